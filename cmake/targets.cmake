@@ -1,0 +1,33 @@
+# tpplan_add_library(NAME FOLDER [source...]): a static library tpplan_NAME, alias tpplan::NAME, whose headers are every .h
+# below FOLDER (relative to the source root). Target all_verify_interface_header_sets compiles each header by itself.
+function(tpplan_add_library name folder)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.h)
+  if(NOT ARGN)
+    file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp CONTENT "")
+    list(APPEND ARGN ${CMAKE_CURRENT_BINARY_DIR}/empty.cpp)
+  endif()
+  add_library(tpplan_${name} STATIC ${ARGN})
+  add_library(tpplan::${name} ALIAS tpplan_${name})
+  set_target_properties(tpplan_${name} PROPERTIES EXPORT_NAME ${name} VERIFY_INTERFACE_HEADER_SETS ON)
+  target_sources(tpplan_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${headers})
+  target_compile_features(tpplan_${name} PUBLIC cxx_std_20)
+  target_link_libraries(tpplan_${name} PRIVATE $<BUILD_INTERFACE:tpplan_options>)
+endfunction()
+
+# Where programs look for models/ and clusters/, and what they say of themselves. The commit is defined only for the sources
+# that name it, so that a new commit does not rebuild the rest.
+function(tpplan_define_identity target)
+  target_compile_definitions(${target} PRIVATE
+    TPPLAN_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    TPPLAN_DATA_DIR="${CMAKE_INSTALL_FULL_DATADIR}/tpplan"
+    TPPLAN_VERSION="${PROJECT_VERSION}")
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    if(source MATCHES "\\.cpp$" AND EXISTS ${source})
+      file(STRINGS ${source} mentions REGEX "TPPLAN_COMMIT" LIMIT_COUNT 1)
+      if(mentions)
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS TPPLAN_COMMIT="${TPPLAN_COMMIT}")
+      endif()
+    endif()
+  endforeach()
+endfunction()
