@@ -1,0 +1,72 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/errors.h"
+#include "planner/search.h"
+
+namespace tpplan {
+
+enum class ColorMode : std::uint8_t { automatic, always, never };
+enum class OutputFormat : std::uint8_t { table, json, jsonl, csv, markdown, html };
+enum class HelpPage : std::uint8_t { none, brief, full };
+
+/// What the user typed, checked word by word but not yet loaded: names of files are still names. Members left empty
+/// were not given.
+struct PlannerOptions {
+  std::string command = "plan";
+  HelpPage help = HelpPage::none;
+  bool version = false;
+  std::vector<std::string> operands;  ///< words that belong to no option: files, names
+
+  // Inputs
+  std::string model, cluster;
+  std::optional<int> seq;           ///< tokens per sequence
+  std::optional<int> global_batch;  ///< sequences per step
+  std::optional<Precision> precision;
+  std::string fp8_recipe;
+  std::optional<Framework> framework;
+  std::string date;         ///< "2024-06": release of the framework; empty: the newest known
+  std::string calibration;  ///< a path, "none", or empty: NAME.calibration.json beside the cluster
+
+  // Layout
+  SearchSpace space;
+  std::optional<PeftMethod> peft;
+  int peft_rank = 16;
+  std::vector<std::string> peft_targets;
+  std::string layout;  ///< text of --layout
+
+  // Search
+  double memory_headroom = 0.03;  ///< share of the capacity that stays free
+  Objective objective = Objective::step_time;
+  std::size_t top = 10;
+  int jobs = 1;
+  bool timing = false;
+
+  // Output
+  std::optional<OutputFormat> format;
+  std::string output;  ///< file of -o; empty: standard output
+  ColorMode color = ColorMode::automatic;
+
+  // Single commands
+  std::optional<Seconds> measured_step;  ///< explain
+  std::string plot;                      ///< calibrate
+  std::vector<std::string> group_by;     ///< validate
+  std::size_t worst = 0;
+  std::string fit_profile;
+  std::string leave_out;
+  bool from = false;  ///< clusters --from
+  bool detect = false;
+  bool man = false;    ///< help --man
+  std::string names;   ///< completion --names
+};
+
+/// Reads the arguments after the program's name. Throws UsageError with every problem at once.
+PlannerOptions parse_options(const std::vector<std::string>& arguments);
+
+/// The format to write: --format, else the suffix of -o, else table.
+OutputFormat chosen_format(const PlannerOptions& options);
+
+}  // namespace tpplan

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/report/terminal.h"
+
+namespace tpplan {
+
+struct Column {
+  std::string header;
+  bool right = true;   ///< aligned right, as numbers are
+  int importance = 0;  ///< columns of the lowest importance are left out first when the width does not suffice
+};
+
+/// Rows of text under headers. `render` fits them into a width.
+struct TextTable {
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows;
+
+  /// Columns two blanks apart, each line indented by `indent`. Names of left-out columns go to `dropped` when not null.
+  [[nodiscard]] std::string render(const Terminal& terminal, int indent = 0,
+                                   std::vector<std::string>* dropped = nullptr) const;
+};
+
+/// Columns of a text on a terminal: its code points.
+std::size_t display_width(std::string_view text);
+
+/// Breaks text into lines of at most `width` columns, the following lines indented by `indent`.
+std::string wrap(std::string_view text, int width, int indent);
+
+/// Three significant digits (four from 1,000 on, with separators): "3.21", "0.0123", "12.3", "4,012".
+std::string brief_number(double value);
+
+}  // namespace tpplan
