@@ -137,8 +137,8 @@ void describe_unknown_unit(std::string_view name, Dimension dimension, UnitError
   }
   for (const Unit& unit : kUnits) {
     if (unit.name == name) {
-      error.message = quoted(name) + " is a " + std::string(names_of(unit.dimension).noun) + " unit; expected a " +
-                      std::string(wanted.noun);
+      error.message = quoted(name) + " is a " + std::string(names_of(unit.dimension).noun) + " unit, not a " +
+                      std::string(wanted.noun) + " unit";
       error.hint = "write it like \"1 " + std::string(wanted.usual) + "\"";
       return;
     }
