@@ -4,6 +4,9 @@
 add_library(tpplan_options INTERFACE)
 target_compile_options(tpplan_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion $<$<BOOL:${TPPLAN_WERROR}>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(tpplan_options INTERFACE -Wno-restrict)  # false on "text" + std::string: GCC bug 105651
+endif()
 if(TPPLAN_SANITIZE)
   target_compile_options(tpplan_options INTERFACE
     -fsanitize=${TPPLAN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
