@@ -13,8 +13,8 @@ struct Assumption {
 };
 
 /// Loads what the options name (model, cluster, profiles, calibration), fills in defaults and checks the parts against
-/// each other. `assumed` receives every default that was used and `warnings` rendered warnings about the files, when not
-/// null. Throws SpecError or UsageError.
+/// each other. `assumed` receives every default that was used and `warnings` rendered warnings about the files, when
+/// not null. Throws SpecError or UsageError.
 Job job_from(const PlannerOptions& options, std::vector<Assumption>* assumed = nullptr,
              std::string* warnings = nullptr);
 

@@ -59,8 +59,8 @@ struct PlannerOptions {
   std::string leave_out;
   bool from = false;  ///< clusters --from
   bool detect = false;
-  bool man = false;    ///< help --man
-  std::string names;   ///< completion --names
+  bool man = false;   ///< help --man
+  std::string names;  ///< completion --names
 };
 
 /// Reads the arguments after the program's name. Throws UsageError with every problem at once.

@@ -1,0 +1,204 @@
+#include "planner/option_values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
+namespace tpplan {
+namespace {
+
+/// Longest run of values that a range may stand for.
+constexpr int kLongestRange = 65536;
+
+bool whole_number(std::string_view text, int& target) {
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), target);
+  return failure == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+std::string bounds(int low, int high) {
+  return high == std::numeric_limits<int>::max() ? "at least " + std::to_string(low)
+                                                 : "from " + std::to_string(low) + " to " + std::to_string(high);
+}
+
+bool decimal_number(const std::string& text, double& target) {
+  char* end = nullptr;
+  target = std::strtod(text.c_str(), &end);
+  return !text.empty() && end == text.c_str() + text.size() && std::isfinite(target);
+}
+
+}  // namespace
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) {
+      return parts;
+    }
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string unknown_choice(const std::string& word, const std::vector<std::string>& choices) {
+  std::string problem = word.empty() ? "a value is missing" : "unknown value \"" + word + "\"";
+  if (const auto near = nearest_name(word, choices); near && !word.empty()) {
+    return problem + "; did you mean \"" + *near + "\"?";
+  }
+  problem += "; expected ";
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    problem += (i == 0 ? "" : i + 1 == choices.size() ? " or " : ", ") + choices[i];
+  }
+  return problem;
+}
+
+std::string read_count(const std::string& text, int low, int high, int& target) {
+  int value = 0;
+  if (!whole_number(text, value)) {
+    return "\"" + text + "\" is not a whole number";
+  }
+  if (value < low || value > high) {
+    return text + " is out of bounds; expected a whole number " + bounds(low, high);
+  }
+  target = value;
+  return "";
+}
+
+std::string read_counts(const std::string& text, int low, int high, std::vector<int>& target) {
+  target.clear();
+  if (text == "auto") {
+    return "";
+  }
+  const std::string expected = "expected a list such as 1,2,4, a range such as 1..8, or auto";
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t dots = part.find("..");
+    int first = 0;
+    int last = 0;
+    if (!whole_number(part.substr(0, dots), first)) {
+      return "\"" + text + "\": " + expected;
+    }
+    last = first;
+    if (dots != std::string::npos && !whole_number(part.substr(dots + 2), last)) {
+      return "\"" + text + "\": " + expected;
+    }
+    if (first < low || last > high) {
+      return part + " is out of bounds; expected whole numbers " + bounds(low, high);
+    }
+    if (last < first) {
+      return "the range " + part + " is empty; write " + std::to_string(last) + ".." + std::to_string(first);
+    }
+    if (last - first >= kLongestRange) {
+      return "the range " + part + " has more than " + std::to_string(kLongestRange) + " values";
+    }
+    for (int value = first; value <= last; ++value) {
+      target.push_back(value);
+    }
+  }
+  std::sort(target.begin(), target.end());
+  target.erase(std::unique(target.begin(), target.end()), target.end());
+  return "";
+}
+
+std::string read_share(const std::string& text, double& target) {
+  const bool percent = !text.empty() && text.back() == '%';
+  double value = 0;
+  if (!decimal_number(percent ? text.substr(0, text.size() - 1) : text, value)) {
+    return "\"" + text + "\" is no share; write it as 3% or 0.03";
+  }
+  if (percent) {
+    value /= 100;
+  } else if (value >= 1) {
+    return text + " is ambiguous; write " + text + "% or a fraction below 1";
+  }
+  if (value < 0 || value >= 1) {
+    return text + " is out of bounds; expected 0% up to 99%";
+  }
+  target = value;
+  return "";
+}
+
+std::string read_seconds(const std::string& text, std::optional<Seconds>& target) {
+  double value = 0;
+  if (!decimal_number(text, value)) {
+    UnitError error;
+    const auto parsed = parse_quantity(text, Dimension::seconds, error);
+    if (!parsed) {
+      return "\"" + text + "\": " + error.message + (error.hint.empty() ? "" : "; " + error.hint);
+    }
+    value = *parsed;
+  }
+  if (value <= 0) {
+    return "\"" + text + "\" is out of bounds; expected a time above zero";
+  }
+  target = Seconds(value);
+  return "";
+}
+
+std::string read_date(const std::string& text, std::string& target) {
+  const std::vector<std::string> parts = split(text, '-');
+  constexpr std::array<std::size_t, 3> kDigits{4, 2, 2};
+  constexpr std::array<int, 3> kHighest{2100, 12, 31};
+  constexpr std::array<int, 3> kLowest{2000, 1, 1};
+  bool valid = parts.size() <= kDigits.size();
+  for (std::size_t i = 0; valid && i < parts.size(); ++i) {
+    int number = 0;
+    valid = parts[i].size() == kDigits[i] && whole_number(parts[i], number) && number >= kLowest[i] &&
+            number <= kHighest[i];
+  }
+  if (!valid) {
+    return "\"" + text + "\" is no date; write 2024, 2024-06 or 2024-06-30";
+  }
+  target = text;
+  return "";
+}
+
+std::string read_recompute(const std::string& text, std::vector<std::string>& target) {
+  target.clear();
+  if (text == "auto") {
+    return "";
+  }
+  for (const std::string& word : split(text, ',')) {
+    Layout layout;
+    if (!set_recompute(layout, word)) {
+      const std::string kind = word.substr(0, word.find(':'));
+      if (kind == "selective") {
+        return "\"" + word + "\": expected selective:op or modules joined by +: core_attn, mlp, norm, moe_act, " +
+               "mla_up_proj, moe, shared_experts";
+      }
+      if (kind == "full") {
+        return "\"" + word + "\": expected full or full:N with N layers per stage";
+      }
+      return unknown_choice(word, {"none", "selective", "full"});
+    }
+    target.push_back(word);
+  }
+  return "";
+}
+
+std::string read_peft(const std::string& text, PlannerOptions& options) {
+  const std::vector<std::string> parts = split(text, ':');
+  const std::vector<std::string> methods{"none", "lora", "qlora"};
+  const auto method = std::find(methods.begin(), methods.end(), parts[0]);
+  if (method == methods.end()) {
+    return unknown_choice(parts[0], methods);
+  }
+  options.peft = static_cast<PeftMethod>(method - methods.begin());
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::size_t equals = parts[i].find('=');
+    const std::string key = parts[i].substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : parts[i].substr(equals + 1);
+    if (key == "rank") {
+      if (const std::string problem = read_count(value, 1, 65536, options.peft_rank); !problem.empty()) {
+        return "rank: " + problem;
+      }
+    } else if (key == "targets" && !value.empty()) {
+      options.peft_targets = split(value, '+');
+    } else {
+      return "\"" + parts[i] + "\": expected rank=N or targets=all (modules joined by +)";
+    }
+  }
+  return "";
+}
+
+}  // namespace tpplan

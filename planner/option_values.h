@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/options.h"
+
+namespace tpplan {
+
+/// Reads one option value into `target`; the result says what is wrong with the text, empty when nothing is.
+std::string read_count(const std::string& text, int low, int high, int& target);
+/// "1,2,4", "1..8" or a mixture; "auto" leaves the target empty.
+std::string read_counts(const std::string& text, int low, int high, std::vector<int>& target);
+/// "3%" or "0.03", below 1.
+std::string read_share(const std::string& text, double& target);
+/// "3.2", "3.2 s" or "3200 ms".
+std::string read_seconds(const std::string& text, std::optional<Seconds>& target);
+/// "2024" or "2024-06" or "2024-06-30".
+std::string read_date(const std::string& text, std::string& target);
+/// "lora", "lora:rank=16:targets=q+v", "qlora:...".
+std::string read_peft(const std::string& text, PlannerOptions& options);
+/// Texts of Layout::recompute, checked.
+std::string read_recompute(const std::string& text, std::vector<std::string>& target);
+
+/// "unknown value "bf17"; did you mean "bf16"?", with all values when none is near.
+std::string unknown_choice(const std::string& word, const std::vector<std::string>& choices);
+std::vector<std::string> split(std::string_view text, char separator);
+
+/// The name column of a table.
+template <class Row, std::size_t N>
+std::vector<std::string> names_of(const std::array<Row, N>& table) {
+  std::vector<std::string> names;
+  names.reserve(N);
+  for (const Row& row : table) {
+    names.emplace_back(row.name);
+  }
+  return names;
+}
+
+/// A list of names of a table ("ring,ulysses"), or "auto" for an empty target.
+template <class Enum, std::size_t N>
+std::string read_names(const std::string& text, const std::array<NameRow<Enum>, N>& table, std::vector<Enum>& target) {
+  target.clear();
+  if (text == "auto") {
+    return "";
+  }
+  for (const std::string& word : split(text, ',')) {
+    const auto value = value_in(table, word);
+    if (!value) {
+      return unknown_choice(word, names_of(table));
+    }
+    target.push_back(*value);
+  }
+  return "";
+}
+
+}  // namespace tpplan

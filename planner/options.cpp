@@ -1,0 +1,218 @@
+#include "planner/options.h"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+
+#include "planner/commands/command.h"
+#include "planner/option_table.h"
+#include "planner/option_values.h"
+#include "planner/report/format.h"
+
+namespace tpplan {
+namespace {
+
+namespace po = boost::program_options;
+
+/// Takes the command's name out of the arguments; without one the command is plan.
+std::string take_command(std::vector<std::string>& arguments, std::vector<std::string>& problems) {
+  if (arguments.empty()) {
+    return "help";
+  }
+  if (arguments.front().empty() || arguments.front().front() == '-') {
+    return "plan";
+  }
+  std::string name = arguments.front();
+  arguments.erase(arguments.begin());
+  if (find_command(name) != nullptr) {
+    return name;
+  }
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    names.emplace_back(command.name);
+  }
+  std::string problem = "unknown command \"" + name + "\"";
+  if (const auto near = nearest_name(name, names)) {
+    problem += "; did you mean \"" + *near + "\"?";
+  } else {
+    problem += "; commands:";
+    for (const std::string& known : names) {
+      problem += " " + known;
+    }
+  }
+  problems.push_back(problem);
+  return "";
+}
+
+/// Options of other commands are parsed too, so that using one is reported as what it is.
+po::options_description described() {
+  po::options_description description;
+  auto add = description.add_options();
+  for (const OptionRow& row : option_rows()) {
+    const std::string names = row.letter == 0 ? std::string(row.name) : std::string(row.name) + "," + row.letter;
+    if (row.argument.empty()) {
+      add(names.c_str(), "");
+    } else {
+      add(names.c_str(), po::value<std::vector<std::string>>(), "");
+    }
+  }
+  return description;
+}
+
+/// Parses; an option without its value is noted and taken out, so that the others are still looked at.
+po::parsed_options tokenized(std::vector<std::string> arguments, const po::options_description& description,
+                             std::vector<std::string>& problems) {
+  constexpr int kStyle = po::command_line_style::unix_style ^ po::command_line_style::allow_guessing;
+  while (true) {
+    try {
+      return po::command_line_parser(arguments).options(description).style(kStyle).allow_unregistered().run();
+    } catch (const po::error_with_option_name& error) {
+      const std::string name = error.get_option_name();
+      const auto at = std::find_if(arguments.begin(), arguments.end(), [&](const std::string& argument) {
+        const std::size_t dashes = argument.find_first_not_of('-');
+        const std::string bare =
+            dashes == std::string::npos ? "" : argument.substr(dashes, argument.find('=') - dashes);
+        return dashes != std::string::npos && dashes > 0 &&
+               "--" + bare == "--" + name.substr(name.find_first_not_of('-'));
+      });
+      const bool valued = at != arguments.end() && at->find('=') != std::string::npos;
+      problems.push_back(valued ? name + " takes no value" : name + ": a value is missing");
+      if (at == arguments.end()) {
+        return po::parsed_options(&description);
+      }
+      // With repeated use it is the last occurrence, or one before another option, that lacks its value.
+      auto lacking = at;
+      for (auto i = at; i != arguments.end(); ++i) {
+        if (*i == *at && (i + 1 == arguments.end() || ((i + 1)->size() > 1 && (i + 1)->front() == '-'))) {
+          lacking = i;
+          break;
+        }
+      }
+      arguments.erase(lacking);
+    }
+  }
+}
+
+const OptionRow* row_named(const std::string& name) {
+  for (const OptionRow& row : option_rows()) {
+    if (row.name == name) {
+      return &row;
+    }
+  }
+  return nullptr;
+}
+
+std::string unknown_option(const std::string& word, const std::string& command) {
+  const std::string given = word.substr(0, word.find('='));
+  std::vector<std::string> names;
+  for (const OptionRow& row : option_rows()) {
+    if (!row.hidden && belongs_to(row, command)) {
+      names.push_back("--" + std::string(row.name));
+    }
+  }
+  const auto near = nearest_name(given, names);
+  return "unknown option " + given + (near ? "; did you mean " + *near + "?" : "");
+}
+
+std::string misplaced_option(const OptionRow& row, const std::string& command) {
+  std::string known;
+  for (const std::string& name : split(row.commands, ' ')) {
+    if (find_command(name) != nullptr) {
+      known += (known.empty() ? "" : ", ") + name;
+    }
+  }
+  return "--" + std::string(row.name) + " is no option of " + command +
+         (known.empty() ? "" : " (but of " + known + ")");
+}
+
+void check_format(const PlannerOptions& options, std::vector<std::string>& problems) {
+  const Command* command = find_command(options.command);
+  if (command == nullptr || !options.format) {
+    return;
+  }
+  const std::vector<std::string> writable = split(command->formats, ' ');
+  const std::string chosen(name_of(*options.format));
+  if (std::find(writable.begin(), writable.end(), chosen) == writable.end()) {
+    problems.push_back("--format " + chosen + ": " + options.command + " writes " + std::string(command->formats));
+  }
+}
+
+void check_required(const PlannerOptions& options, std::vector<std::string>& problems) {
+  if (options.command != "plan" && options.command != "explain") {
+    return;
+  }
+  if (options.model.empty()) {
+    problems.push_back("--model is missing: a shipped name (tpplan models lists them) or a file");
+  }
+  if (options.cluster.empty()) {
+    problems.push_back("--cluster is missing: a shipped name (tpplan clusters lists them), a file, or NODESxGPUSxGPU");
+  }
+  if (options.command == "explain" && options.layout.empty()) {
+    problems.push_back("--layout is missing: the layout to explain, such as \"tp=8 pp=4 micro-batch=1\"");
+  }
+}
+
+}  // namespace
+
+PlannerOptions parse_options(const std::vector<std::string>& arguments) {
+  PlannerOptions options;
+  std::vector<std::string> rest = arguments;
+  std::vector<std::string> problems;
+  options.command = take_command(rest, problems);
+  if (!problems.empty()) {
+    throw UsageError(problems, "");
+  }
+
+  const po::options_description description = described();
+  const po::parsed_options parsed = tokenized(rest, description, problems);
+  bool all_known = problems.empty();
+  for (const po::option& option : parsed.options) {
+    const std::string original = option.original_tokens.empty() ? "" : option.original_tokens.front();
+    if (option.unregistered) {
+      problems.push_back(unknown_option(original, options.command));
+      all_known = false;
+      continue;
+    }
+    if (option.string_key.empty()) {
+      options.operands.push_back(option.value.empty() ? original : option.value.front());
+      continue;
+    }
+    const OptionRow* row = row_named(option.string_key);
+    if (!belongs_to(*row, options.command)) {
+      problems.push_back(misplaced_option(*row, options.command));
+      continue;
+    }
+    const std::string value =
+        option.value.empty() ? original.substr(original.find_first_not_of('-')) : option.value.front();
+    if (const std::string problem = row->set(options, value); !problem.empty()) {
+      problems.push_back("--" + std::string(row->name) + ": " + problem);
+    }
+  }
+  if (options.help != HelpPage::none || options.version) {
+    return options;
+  }
+
+  const Command* command = find_command(options.command);
+  // The word after a misspelt option is its value, no operand to complain about.
+  if (command->operands.empty() && all_known) {
+    for (const std::string& operand : options.operands) {
+      problems.push_back("unexpected word \"" + operand + "\"; " + options.command + " takes options only");
+    }
+  }
+  check_format(options, problems);
+  if (all_known) {
+    check_required(options, problems);
+  }
+  if (!problems.empty()) {
+    throw UsageError(problems, options.command);
+  }
+  return options;
+}
+
+OutputFormat chosen_format(const PlannerOptions& options) {
+  if (options.format) {
+    return *options.format;
+  }
+  return format_of_suffix(options.output).value_or(OutputFormat::table);
+}
+
+}  // namespace tpplan

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/inputs.h"
+#include "planner/report/json_writer.h"
+#include "planner/report/terminal.h"
+
+namespace tpplan {
+
+/// What `plan` found, for every output format.
+struct PlanReport {
+  const Job& job;
+  const SearchResult& result;
+  Objective objective = Objective::step_time;
+  std::vector<Assumption> assumed;
+  std::vector<std::string> warnings;
+  std::string inputs_text;  ///< the options that name the job again: "--model 7b --cluster 8xA100"
+  bool timing = false;
+  Seconds load_seconds;
+};
+
+/// A rejected share of the space: a rule and how many layouts broke it first.
+struct RejectionCount {
+  std::string_view rule;
+  std::int64_t layouts = 0;
+};
+/// Rules with rejections, most first (ties in the order of the rules).
+std::vector<RejectionCount> rejections(const SearchStats& stats);
+
+int micro_batches(const Job& job, const Layout& layout);
+
+/// "evaluated 1,284 layouts: 611 illegal (heads-divide-tp 300, ...), 402 out of memory, 271 ranked".
+std::string searched_line(const SearchStats& stats);
+
+/// "Llama 2 7B (6.74 B parameters), 8 x A100-SXM4-80GB, bf16, 1,024 sequences of 4,096 tokens, megatron".
+std::string job_line(const Job& job);
+
+/// The members of one layout (contract of `plans[].layout`) as a JSON object.
+void write_layout(JsonWriter& json, const Job& job, const Plan& plan);
+/// `breakdown_s` and `memory_bytes` as JSON objects.
+void write_breakdown(JsonWriter& json, const StepEstimate& step);
+void write_memory(JsonWriter& json, const MemoryEstimate& memory);
+/// `inputs`: the resolved model, cluster and training.
+void write_inputs(JsonWriter& json, const Job& job);
+void write_assumed(JsonWriter& json, const std::vector<Assumption>& assumed);
+void write_search(JsonWriter& json, const SearchStats& stats, bool timing, Seconds load_seconds);
+
+std::string table_report(const PlanReport& report, const Terminal& terminal, std::string& notes);
+std::string json_report(const PlanReport& report, const Terminal& terminal, std::string& notes);
+std::string json_lines_report(const PlanReport& report, const Terminal& terminal, std::string& notes);
+std::string csv_report(const PlanReport& report, const Terminal& terminal, std::string& notes);
+std::string markdown_report(const PlanReport& report, const Terminal& terminal, std::string& notes);
+std::string html_report(const PlanReport& report, const Terminal& terminal, std::string& notes);
+
+/// A field of a comma-separated file, quoted when RFC 4180 asks for it.
+std::string csv_field(std::string_view text);
+
+}  // namespace tpplan
