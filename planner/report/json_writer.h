@@ -41,11 +41,11 @@ class JsonWriter {
 
  private:
   struct Level {
-    bool object, one_line;
+    bool one_line;
     bool empty;
   };
   void before_value();
-  void open(char bracket, bool object, bool one_line);
+  void open(char bracket, bool one_line);
   void close(char bracket);
   void new_line();
 
