@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <ostream>
 
 namespace tpplan {
@@ -30,24 +31,27 @@ class Temporary {
 
 }  // namespace
 
-void write_file(const std::string& path, std::string_view text) {
-  const auto failed = [&](const char* action) {
-    return EnvironmentError("cannot " + std::string(action) + " " + path + ": " + std::strerror(errno));
-  };
-  Temporary temporary(path + ".part" + std::to_string(getpid()));
-  std::FILE* file = std::fopen(temporary.path().c_str(), "wb");
+void write_file(const std::string& name, std::string_view text) {
+  namespace fs = std::filesystem;
+  const auto reason = [&] { return "cannot write " + name + ": " + std::strerror(errno); };
+  std::error_code ignored;
+  // A link keeps pointing where it did; devices and pipes are written to, not replaced.
+  const fs::path target = fs::is_symlink(name, ignored) ? fs::weakly_canonical(name, ignored) : fs::path(name);
+  const bool special = fs::exists(target, ignored) && !fs::is_regular_file(target, ignored);
+  Temporary temporary(special ? "" : target.string() + ".part" + std::to_string(getpid()));
+  std::FILE* file = std::fopen(special ? target.c_str() : temporary.path().c_str(), "wb");
   if (file == nullptr) {
     temporary.release();
-    throw failed("write");
+    throw UsageError({reason()}, "");
   }
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const int write_error = errno;
   if (std::fclose(file) != 0 || !written) {
     errno = written ? errno : write_error;
-    throw failed("write");
+    throw EnvironmentError(reason());
   }
-  if (std::rename(temporary.path().c_str(), path.c_str()) != 0) {
-    throw failed("replace");
+  if (!special && std::rename(temporary.path().c_str(), target.c_str()) != 0) {
+    throw EnvironmentError(reason());
   }
   temporary.release();
 }
