@@ -1,0 +1,136 @@
+#include <algorithm>
+#include <cmath>
+
+#include "cost-model/layer_cost.h"
+
+namespace tpplan {
+
+GroupPlacement place_group(const ClusterSpec& cluster, int ranks, int stride) {
+  GroupPlacement group{ranks, stride, 1, 0};
+  const auto span = static_cast<std::int64_t>(ranks) * stride;
+  std::size_t tier = 0;
+  while (tier + 1 < cluster.tiers.size() && cluster.tiers[tier].span < span) {
+    ++tier;
+  }
+  group.tier = tier;
+  // Members inside one block of the innermost tier that joins more than one of them, below the outermost.
+  for (std::size_t inner = tier; inner-- > 0;) {
+    const int inside = std::max(1, cluster.tiers[inner].span / stride);
+    if (inside > 1) {
+      group.inside = std::min(ranks, inside);
+      break;
+    }
+  }
+  if (tier == 0) {
+    group.inside = ranks;
+  }
+  return group;
+}
+
+namespace {
+
+double fraction_of(const LinkConstants& link, Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce:
+      return link.all_reduce;
+    case Collective::all_to_all:
+      return link.all_to_all;
+    case Collective::send_recv:
+      return link.send_recv;
+    default:
+      return link.gather;
+  }
+}
+
+bool is_network(LinkKind kind) {
+  return kind == LinkKind::infiniband || kind == LinkKind::roce || kind == LinkKind::ethernet;
+}
+
+/// Rated bandwidth one member reaches inside a tier: a mesh offers one link per peer, a bridge only its pair.
+BytesPerSecond rated_inside(const NetworkTier& tier, int ranks, Collective collective) {
+  if (tier.topology == Topology::mesh && tier.per_peer.raw() > 0) {
+    const int peers = collective == Collective::send_recv ? 1 : ranks - 1;
+    return min(tier.bandwidth, tier.per_peer * static_cast<double>(std::max(1, peers)));
+  }
+  return tier.bandwidth;
+}
+
+/// Bus bandwidth inside one tier without a network.
+BytesPerSecond inside_bandwidth(const Job& job, std::size_t tier, int ranks, Collective collective) {
+  const auto& level = job.cluster.tiers[tier];
+  const auto& link = job.links[tier];
+  const double beyond = ranks > 4 ? link.beyond_four : 1;
+  const double factor = is_network(level.kind) ? job.profile.network_factor : job.profile.fast_link_factor;
+  return rated_inside(level, ranks, collective) * (fraction_of(link, collective) * beyond * factor);
+}
+
+}  // namespace
+
+BytesPerSecond group_bandwidth(const Job& job, Collective collective, GroupPlacement group) {
+  const auto& tier = job.cluster.tiers[group.tier];
+  if (group.tier == 0 || !is_network(tier.kind)) {
+    return inside_bandwidth(job, group.tier, group.ranks, collective);
+  }
+  const auto& link = job.links[group.tier];
+  double far = 1;
+  if (job.profile.far_network_exponent > 0) {
+    const double nodes = static_cast<double>(group.ranks) / group.inside;
+    far = nodes > 16 ? std::pow(nodes / 16, -job.profile.far_network_exponent) : 1;
+  }
+  // A ring (or tree) over whole nodes enters and leaves each node once per member: every member's NIC carries a part.
+  const double rails = collective == Collective::send_recv || collective == Collective::all_to_all
+                           ? 1
+                           : static_cast<double>(group.inside);
+  const auto network = tier.bandwidth * (rails * fraction_of(link, collective) * job.profile.network_factor * far /
+                                         std::max(1.0, tier.oversubscription));
+  if (group.inside > 1) {
+    return min(network, inside_bandwidth(job, group.tier - 1, group.inside, collective));
+  }
+  return network;
+}
+
+Seconds collective_time(const Job& job, Collective collective, Bytes bytes, GroupPlacement group, Source* source) {
+  if (group.ranks <= 1 || bytes.raw() <= 0) {
+    return Seconds(0);
+  }
+  const auto& row = row_of(collective);
+  if (!job.calibration.curves.empty()) {
+    const int nodes = std::max(1, group.ranks / std::max(1, group.inside));
+    const Placement placement{nodes, group.ranks / nodes, group.stride};
+    if (const auto* curve = job.calibration.find(collective, placement, 1)) {
+      if (source != nullptr) {
+        *source = curve->source;
+      }
+      return curve->time(bytes) + Seconds(job.profile.collective_latency_s);
+    }
+  }
+  if (source != nullptr) {
+    *source = Source::assumed;
+  }
+  const auto& link = job.links[group.tier];
+  const double nodes = static_cast<double>(group.ranks) / group.inside;
+  double latency_steps = row.steps(group.ranks);
+  Seconds latency = link.base + Seconds(job.profile.collective_latency_s);
+  if (group.tier > 0 && group.inside > 1) {
+    // Only the hops between nodes pay the network's step; the others the inner link's.
+    const double outer = row.steps(std::max(1, static_cast<int>(nodes)));
+    latency += job.links[group.tier - 1].step * std::max(0.0, latency_steps - outer);
+    latency_steps = outer;
+  }
+  latency += link.step * latency_steps;
+  if (collective == Collective::all_to_all && group.tier > 0 && group.inside >= 1 &&
+      is_network(job.cluster.tiers[group.tier].kind)) {
+    // (n-g)/n of the payload leaves through the member's own NIC, (g-1)/n stays inside; both at once.
+    const double n = group.ranks;
+    const double g = group.inside;
+    const Seconds outside = bytes * ((n - g) / n) / (group_bandwidth(job, collective, group) *
+                                                     job.profile.all_to_all_factor);
+    const Seconds inside = g > 1 ? bytes * ((g - 1) / n) / inside_bandwidth(job, group.tier - 1, group.inside, collective)
+                                 : Seconds(0);
+    return latency + max(outside, inside);
+  }
+  const double extra = collective == Collective::all_to_all ? job.profile.all_to_all_factor : 1;
+  return latency + bytes * row.wire_factor(group.ranks) / (group_bandwidth(job, collective, group) * extra);
+}
+
+}  // namespace tpplan

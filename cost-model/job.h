@@ -1,0 +1,82 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "cost-model/calibration.h"
+#include "cost-model/cluster_spec.h"
+#include "cost-model/layout.h"
+#include "cost-model/model_spec.h"
+#include "cost-model/profile.h"
+
+namespace tpplan {
+
+enum class AttentionKernel : std::uint8_t { unfused, fused_softmax, flash1, flash, triton };
+enum class Loss : std::uint8_t { by_profile, plain, fused, chunked };
+enum class Dispatcher : std::uint8_t { all_to_all, deepep, hybridep };
+/// What the user says of an overlap: the profile's habit, off, or on.
+enum class Switch : std::uint8_t { by_profile, off, on };
+
+/// How the model is trained: what the layout does not say.
+struct TrainingSpec {
+  int seq = 4096;          ///< tokens per sequence
+  int global_batch = 1024; ///< sequences per step
+  Precision precision = Precision::bf16;
+  std::string fp8_recipe;
+  Framework framework = Framework::megatron;
+  std::string date;        ///< "" = newest era
+  bool flash_attention = true;
+  AttentionKernel kernel = AttentionKernel::flash;
+  bool fused_norm = true;
+  bool compiled = false;
+  bool cuda_graphs = false;
+  Loss loss = Loss::by_profile;
+  Dispatcher dispatcher = Dispatcher::all_to_all;
+  double expert_imbalance = 1;  ///< busiest expert over the mean
+  Switch overlap_dp_grad = Switch::by_profile;
+  Switch overlap_dp_param = Switch::by_profile;
+  Switch overlap_tp = Switch::by_profile;
+  Switch overlap_pp = Switch::by_profile;
+  Switch overlap_ep = Switch::by_profile;
+  PeftMethod peft = PeftMethod::none;
+  int peft_rank = 16;
+  std::vector<std::string> peft_targets;
+  std::vector<int> layers_per_stage;  ///< given by the user; empty: by rule
+  double memory_headroom = 0.03;
+  std::vector<std::string> assumed;
+};
+
+/// Everything a layout is priced against: one immutable value, passed everywhere.
+struct Job {
+  ModelSpec model;
+  ClusterSpec cluster;
+  TrainingSpec training;
+  FrameworkProfile profile;
+  GpuConstants constants;
+  std::vector<LinkConstants> links;  ///< one per tier of the cluster
+  Calibration calibration;
+
+  // Derived once.
+  LayerParameters dense_layer, moe_layer;
+  std::vector<int> moe_before;  ///< MoE layers before layer i, layers + 1 entries
+  double mean_attended = 0;     ///< mean over layers of the attended share of the causal triangle (1 without windows)
+  [[nodiscard]] int moe_in(int begin, int end) const {
+    return moe_before.empty() ? 0 : moe_before[static_cast<std::size_t>(end)] - moe_before[static_cast<std::size_t>(begin)];
+  }
+  [[nodiscard]] bool moe() const { return !moe_before.empty(); }
+};
+
+/// Puts a job together and checks its parts against each other: every problem at once as SpecError (precision the GPU
+/// lacks, a GPU that cannot be planned for, a vocabulary or batch out of range).
+Job make_job(ModelSpec model, ClusterSpec cluster, TrainingSpec training, const ProfileSet& profiles,
+             Calibration calibration = {});
+
+/// The same without the checks, for a profile chosen by the caller.
+Job assemble_job(ModelSpec model, ClusterSpec cluster, TrainingSpec training, FrameworkProfile profile,
+                 const ProfileSet& profiles, Calibration calibration = {});
+
+/// Rows of the vocabulary a framework stores at this tensor-parallel size.
+int padded_vocab(const Job& job, int tp);
+
+}  // namespace tpplan
