@@ -1,5 +1,4 @@
-# Turns the options of the root file into: tpplan_options (warnings, sanitizers), TPPLAN_WITH_MPI, TPPLAN_CUDA_INCLUDE_DIR,
-# TPPLAN_COMMIT.
+# Turns the options of the root file into: tpplan_options (warnings, sanitizers), TPPLAN_WITH_MPI, TPPLAN_CUDA_INCLUDE_DIR.
 
 add_library(tpplan_options INTERFACE)
 target_compile_options(tpplan_options INTERFACE
@@ -53,15 +52,5 @@ if(TPPLAN_WITH_MPI AND NOT TPPLAN_NCCL STREQUAL "OFF")
   else()
     message(FATAL_ERROR "TPPLAN_NCCL=ON, but nccl.h or cuda_runtime_api.h was not found; "
                         "set CUDA_HOME or -DCUDAToolkit_ROOT=DIR")
-  endif()
-endif()
-
-set(TPPLAN_COMMIT "")
-find_package(Git QUIET)
-if(GIT_FOUND AND EXISTS ${PROJECT_SOURCE_DIR}/.git)
-  execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse --short=10 HEAD WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
-                  OUTPUT_VARIABLE TPPLAN_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
-  if(failed)
-    set(TPPLAN_COMMIT "")
   endif()
 endif()

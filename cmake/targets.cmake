@@ -14,8 +14,8 @@ function(tpplan_add_library name folder)
   target_link_libraries(tpplan_${name} PRIVATE $<BUILD_INTERFACE:tpplan_options>)
 endfunction()
 
-# Where programs look for models/ and clusters/, and what they say of themselves. The commit is defined only for the sources
-# that name it, so that a new commit does not rebuild the rest.
+# Where programs look for models/ and clusters/, and what they say of themselves. TPPLAN_COMMIT is defined only for the
+# sources that name it, through a header written again after each commit, so that a commit does not rebuild the rest.
 function(tpplan_define_identity target)
   target_compile_definitions(${target} PRIVATE
     TPPLAN_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
@@ -26,8 +26,17 @@ function(tpplan_define_identity target)
     if(source MATCHES "\\.cpp$" AND EXISTS ${source})
       file(STRINGS ${source} mentions REGEX "TPPLAN_COMMIT" LIMIT_COUNT 1)
       if(mentions)
-        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS TPPLAN_COMMIT="${TPPLAN_COMMIT}")
+        set(header ${CMAKE_CURRENT_BINARY_DIR}/${target}_commit.h)
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-include;${header}" OBJECT_DEPENDS ${header})
       endif()
     endif()
   endforeach()
+  if(header)
+    file(GLOB head_log ${PROJECT_SOURCE_DIR}/.git/logs/HEAD)  # grows with each commit and checkout; empty without git
+    add_custom_command(OUTPUT ${header} DEPENDS ${head_log}
+      COMMAND ${CMAKE_COMMAND} -D SOURCE_DIR=${PROJECT_SOURCE_DIR} -D OUTPUT=${header}
+        -P ${PROJECT_SOURCE_DIR}/cmake/commit.cmake
+      COMMENT "Recording the commit" VERBATIM)
+    target_sources(${target} PRIVATE ${header})
+  endif()
 endfunction()
