@@ -6,6 +6,7 @@
 #include "planner/inputs.h"
 #include "planner/report/json_writer.h"
 #include "planner/report/terminal.h"
+#include "planner/report/text_table.h"
 
 namespace tpplan {
 
@@ -36,6 +37,21 @@ std::string searched_line(const SearchStats& stats);
 
 /// "Llama 2 7B (6.74 B parameters), 8 x A100-SXM4-80GB, bf16, 1,024 sequences of 4,096 tokens, megatron".
 std::string job_line(const Job& job);
+
+/// The ranking with every column that differs between the plans; what all plans share goes to `common` as text.
+TextTable ranking_table(const PlanReport& report, std::string& common);
+/// One sentence on each mark and unit of the ranking table that needs one.
+std::vector<std::string> ranking_notes(const PlanReport& report);
+
+/// The best plan in five lines: name and text of each.
+struct AnswerLine {
+  std::string name, text;
+  Style style = Style::plain;
+};
+std::vector<AnswerLine> answer_lines(const PlanReport& report, const Terminal& terminal);
+
+/// Commands worth running next.
+std::vector<std::string> next_commands(const PlanReport& report);
 
 /// The members of one layout (contract of `plans[].layout`) as a JSON object.
 void write_layout(JsonWriter& json, const Job& job, const Plan& plan);

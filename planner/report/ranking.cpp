@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+
+#include "cost-model/units.h"
+#include "planner/report/plan_report.h"
+
+namespace tpplan {
+namespace {
+
+constexpr double kGib = 1024.0 * 1024 * 1024;
+
+std::string one_decimal(double value) {
+  const double rounded = std::round(value * 10) / 10;
+  const auto whole = static_cast<long long>(rounded);
+  return with_separators(whole) + "." + std::to_string(std::llabs(std::llround(rounded * 10) % 10));
+}
+
+std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
+
+/// A column of the ranking. Importance decides which stay on a narrow terminal; a column whose cells are all equal is
+/// told once when `shared` has a name for it.
+struct RankingColumn {
+  Column column;
+  std::string shared;
+  std::function<std::string(const Job&, const Plan&)> cell;
+};
+
+RankingColumn axis_column(const AxisRow& axis, int importance) {
+  const std::string name(axis.option);
+  return {{name == "micro-batch" ? "mbs" : name, true, importance},
+          name,
+          [field = axis.field](const Job&, const Plan& plan) { return std::to_string(plan.layout.*field); }};
+}
+
+std::string bound_text(const StepEstimate& step) { return std::string(bound_by(step)); }
+
+std::vector<RankingColumn> layout_columns() {
+  constexpr std::array<int, kAxes.size()> kImportance{88, 90, 89, 75, 74, 40, 72, 85};
+  std::vector<RankingColumn> columns;
+  for (std::size_t i = 0; i < kAxes.size(); ++i) {
+    columns.push_back(axis_column(kAxes[i], kImportance[i]));
+  }
+  const auto named = [&](std::string header, int importance, std::string (*cell)(const Layout&)) {
+    const std::string shared = header;
+    columns.push_back({{std::move(header), false, importance}, shared, [cell](const Job&, const Plan& plan) {
+                         return cell(plan.layout);
+                       }});
+  };
+  named("zero", 76, [](const Layout& l) { return std::to_string(l.zero); });
+  named("shard-group", 35, [](const Layout& l) { return l.shard_group == 0 ? "all" : std::to_string(l.shard_group); });
+  named("sequence-parallel", 30, [](const Layout& l) { return std::string(l.sequence_parallel ? "on" : "off"); });
+  named("recompute", 80, [](const Layout& l) { return recompute_text(l); });
+  named("schedule", 50, [](const Layout& l) { return std::string(name_in(kScheduleNames, l.schedule)); });
+  named("cp-type", 34, [](const Layout& l) { return std::string(name_in(kCpTypeNames, l.cp_type)); });
+  named("offload", 52, [](const Layout& l) { return std::string(name_in(kOffloadNames, l.offload)); });
+  named("optimizer", 33, [](const Layout& l) { return std::string(name_in(kOptimizerNames, l.optimizer)); });
+  named("ranks-order", 10, [](const Layout& l) { return std::string(name_in(kRanksOrderNames, l.ranks_order)); });
+  return columns;
+}
+
+std::vector<RankingColumn> result_columns() {
+  return {
+      {{"step s", true, 98}, "", [](const Job&, const Plan& p) { return brief_number(p.estimate.step.total().raw()); }},
+      {{"+-%", true, 45},
+       "",
+       [](const Job&, const Plan& p) { return std::to_string(std::lround(p.estimate.step.step_error * 100)); }},
+      {{"tok/s/GPU", true, 65},
+       "",
+       [](const Job& job, const Plan& p) {
+         return brief_number(tokens_per_second(job, p.estimate.step) / job.cluster.gpus());
+       }},
+      {{"MFU %", true, 60},
+       "",
+       [](const Job& job, const Plan& p) { return one_decimal(100 * mfu(job, p.layout, p.estimate.step)); }},
+      {{"GiB", true, 95},
+       "",
+       [](const Job&, const Plan& p) { return one_decimal(p.estimate.memory.total().raw() / kGib); }},
+      {{"bound by", false, 48}, "", [](const Job&, const Plan& p) { return bound_text(p.estimate.step); }},
+  };
+}
+
+/// Marks of a rank: "=" for a tie with the plan above, "!" for tight memory.
+std::string rank_text(std::size_t rank, const Plan& plan) {
+  return std::to_string(rank) + (plan.tied_with_previous ? "=" : " ") + (plan.fits == Fits::tight ? "!" : " ");
+}
+
+bool any(const std::vector<Plan>& plans, const std::function<bool(const Plan&)>& test) {
+  return std::any_of(plans.begin(), plans.end(), test);
+}
+
+/// The largest terms of the step with their shares: "compute 71 %, dp_comm 12 %, bubble 8 %".
+std::string largest_terms(const StepEstimate& step, std::size_t count) {
+  std::vector<const StepTermRow*> terms;
+  for (const StepTermRow& term : kStepTerms) {
+    terms.push_back(&term);
+  }
+  std::stable_sort(terms.begin(), terms.end(),
+                   [&](const StepTermRow* a, const StepTermRow* b) { return step.*(a->field) > step.*(b->field); });
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double share = step.*(terms[i]->field) / step.total();
+    if (share >= 0.005) {
+      text += (text.empty() ? "" : ", ") + std::string(terms[i]->key) + " " + percent(share);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+TextTable ranking_table(const PlanReport& report, std::string& common) {
+  const std::vector<Plan>& plans = report.result.plans;
+  TextTable table;
+  table.columns.push_back({"rank", true, 100});
+  table.rows.resize(plans.size());
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    std::string text = rank_text(i + 1, plans[i]);
+    table.rows[i].push_back(std::move(text));
+  }
+  const auto add = [&](const RankingColumn& column) {
+    std::vector<std::string> cells;
+    cells.reserve(plans.size());
+    for (const Plan& plan : plans) {
+      cells.push_back(column.cell(report.job, plan));
+    }
+    const bool equal = std::all_of(cells.begin(), cells.end(), [&](const auto& cell) { return cell == cells.front(); });
+    const bool always =
+        column.shared == "dp" || column.shared == "tp" || column.shared == "pp" || column.shared.empty();
+    if (equal && !always) {
+      common += (common.empty() ? "" : " ") + column.shared + "=" + cells.front();
+      return;
+    }
+    table.columns.push_back(column.column);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      table.rows[i].push_back(std::move(cells[i]));
+    }
+  };
+  for (const RankingColumn& column : layout_columns()) {
+    add(column);
+  }
+  for (const RankingColumn& column : result_columns()) {
+    add(column);
+  }
+  return table;
+}
+
+std::vector<std::string> ranking_notes(const PlanReport& report) {
+  const std::vector<Plan>& plans = report.result.plans;
+  std::vector<std::string> notes{
+      "step s: seconds of one optimizer step, +-% its 80 % interval; GiB: device memory of the fullest GPU, of " +
+      one_decimal(report.job.cluster.gpu.usable.raw() / kGib) + " (1 GiB = 2^30 bytes)"};
+  if (any(plans, [](const Plan& plan) { return plan.tied_with_previous; })) {
+    notes.emplace_back("= tied with the plan above: the difference is within the uncertainty of the prediction");
+  }
+  if (any(plans, [](const Plan& plan) { return plan.fits == Fits::tight; })) {
+    notes.emplace_back("! tight: fits only while the allocator wastes nothing");
+  }
+  return notes;
+}
+
+std::vector<AnswerLine> answer_lines(const PlanReport& report, const Terminal& terminal) {
+  const Plan& best = report.result.plans.front();
+  const StepEstimate& step = best.estimate.step;
+  const MemoryEstimate& memory = best.estimate.memory;
+  const std::string to = terminal.unicode ? "\u2013" : " to ";
+  const double tokens = tokens_per_second(report.job, step);
+  const double used = memory.total() / memory.capacity;
+  std::vector<AnswerLine> lines;
+  lines.push_back({"layout", to_text(best.layout), Style::good});
+  lines.push_back({"step time", format(step.total()) + " (80 % interval " +
+                                    format(step.total() * (1 - step.step_error)) + to +
+                                    format(step.total() * (1 + step.step_error)) + ")"});
+  lines.push_back({"throughput", brief_number(tokens / report.job.cluster.gpus()) + " tokens/s/GPU, " +
+                                     brief_number(tokens) + " tokens/s, MFU " +
+                                     one_decimal(100 * mfu(report.job, best.layout, step)) + " %"});
+  lines.push_back(
+      {"memory",
+       format(memory.total()) + " of " + format(memory.capacity) + " per GPU (" + percent(used) + "), " +
+           (best.fits == Fits::tight ? "tight"
+                                     : "fits with " + percent(report.job.training.memory_headroom) + " kept free"),
+       best.fits == Fits::tight ? Style::caution : Style::plain});
+  lines.push_back({"bound by", bound_text(step) + " (" + largest_terms(step, 4) + ")"});
+  return lines;
+}
+
+std::vector<std::string> next_commands(const PlanReport& report) {
+  std::vector<std::string> commands;
+  const auto explain = [&](const Layout& layout) {
+    commands.push_back("tpplan explain " + report.inputs_text + " --layout \"" + to_text(layout) + "\"");
+  };
+  if (!report.result.plans.empty()) {
+    explain(report.result.plans.front().layout);
+  } else if (report.result.closest) {
+    explain(report.result.closest->layout);
+  }
+  return commands;
+}
+
+}  // namespace tpplan
