@@ -20,7 +20,8 @@ function(tpplan_define_identity target)
   target_compile_definitions(${target} PRIVATE
     TPPLAN_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     TPPLAN_DATA_DIR="${CMAKE_INSTALL_FULL_DATADIR}/tpplan"
-    TPPLAN_VERSION="${PROJECT_VERSION}")
+    TPPLAN_VERSION="${PROJECT_VERSION}"
+    TPPLAN_BUILD_TYPE="$<LOWER_CASE:$<CONFIG>>")
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     if(source MATCHES "\\.cpp$" AND EXISTS ${source})

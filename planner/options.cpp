@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <cctype>
 
 #include "planner/commands/command.h"
 #include "planner/option_table.h"
@@ -124,6 +125,22 @@ std::string misplaced_option(const OptionRow& row, const std::string& command) {
          (known.empty() ? "" : " (but of " + known + ")");
 }
 
+/// A word in quotes when a shell would take it apart.
+std::string shell_word(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_./:=,+%@").find(c) != std::string_view::npos;
+  });
+  if (plain) {
+    return word;
+  }
+  std::string quoted = "'";
+  for (const char c : word) {
+    quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
 void check_format(const PlannerOptions& options, std::vector<std::string>& problems) {
   const Command* command = find_command(options.command);
   if (command == nullptr || !options.format) {
@@ -186,6 +203,7 @@ PlannerOptions parse_options(const std::vector<std::string>& arguments) {
     if (const std::string problem = row->set(options, value); !problem.empty()) {
       problems.push_back("--" + std::string(row->name) + ": " + problem);
     }
+    options.given.emplace_back(row->name, row->argument.empty() ? "" : value);
   }
   if (options.help != HelpPage::none || options.version) {
     return options;
@@ -206,6 +224,22 @@ PlannerOptions parse_options(const std::vector<std::string>& arguments) {
     throw UsageError(problems, options.command);
   }
   return options;
+}
+
+std::string options_text(const PlannerOptions& options, std::string_view command,
+                         const std::vector<std::string_view>& except) {
+  std::string text;
+  for (const auto& [name, value] : options.given) {
+    const OptionRow* row = row_named(name);
+    if (!belongs_to(*row, command) || std::find(except.begin(), except.end(), name) != except.end()) {
+      continue;
+    }
+    text += (text.empty() ? "--" : " --") + name;
+    if (!row->argument.empty()) {
+      text += " " + shell_word(value);
+    }
+  }
+  return text;
 }
 
 OutputFormat chosen_format(const PlannerOptions& options) {

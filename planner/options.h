@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "planner/errors.h"
@@ -19,7 +21,8 @@ struct PlannerOptions {
   std::string command = "plan";
   HelpPage help = HelpPage::none;
   bool version = false;
-  std::vector<std::string> operands;  ///< words that belong to no option: files, names
+  std::vector<std::string> operands;                       ///< words that belong to no option: files, names
+  std::vector<std::pair<std::string, std::string>> given;  ///< every option and its text, in the order given
 
   // Inputs
   std::string model, cluster;
@@ -65,6 +68,11 @@ struct PlannerOptions {
 
 /// Reads the arguments after the program's name. Throws UsageError with every problem at once.
 PlannerOptions parse_options(const std::vector<std::string>& arguments);
+
+/// The options of `options.given` that `command` knows too, as a shell would read them, those named in `except` left
+/// out.
+std::string options_text(const PlannerOptions& options, std::string_view command,
+                         const std::vector<std::string_view>& except = {});
 
 /// The format to write: --format, else the suffix of -o, else table.
 OutputFormat chosen_format(const PlannerOptions& options);

@@ -76,6 +76,29 @@ void write_plan(JsonWriter& json, const Job& job, const Plan& plan, std::size_t 
   json.end_object();
 }
 
+/// The closest layout and what would make one fit, beside an empty list of plans.
+void write_miss(JsonWriter& json, const PlanReport& report) {
+  json.key("closest");
+  if (!report.result.closest) {
+    json.null();
+  } else {
+    const Plan& plan = *report.result.closest;
+    const MemoryEstimate& memory = plan.estimate.memory;
+    json.begin_object();
+    json.key("layout");
+    write_layout(json, report.job, plan);
+    json.key("memory_bytes");
+    write_memory(json, memory);
+    json.field("missing_bytes", (memory.total() - memory.capacity * (1 - report.job.training.memory_headroom)).raw());
+    json.end_object();
+  }
+  json.key("would_fit").begin_array();
+  for (const std::string& remedy : report.remedies) {
+    json.value(remedy);
+  }
+  json.end_array();
+}
+
 }  // namespace
 
 void write_layout(JsonWriter& json, const Job& job, const Plan& plan) {
@@ -176,7 +199,11 @@ std::string json_report(const PlanReport& report, const Terminal&, std::string&)
   for (std::size_t i = 0; i < report.result.plans.size(); ++i) {
     write_plan(json, report.job, report.result.plans[i], i + 1);
   }
-  json.end_array().end_object();
+  json.end_array();
+  if (report.result.plans.empty()) {
+    write_miss(json, report);
+  }
+  json.end_object();
   return json.text();
 }
 

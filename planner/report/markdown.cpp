@@ -42,7 +42,10 @@ std::string github_table(const TextTable& table) {
 std::string markdown_report(const PlanReport& report, const Terminal&, std::string&) {
   std::string text = "## " + job_line(report.job) + "\n\n";
   if (report.result.plans.empty()) {
-    text += "No layout fits.\n";
+    text += "No layout fits.\n\n";
+    for (const std::string& line : miss_lines(report)) {
+      text += "- " + line + "\n";
+    }
   } else {
     TextTable answer;
     answer.columns = {{"best plan", false, 0}, {"", false, 0}};

@@ -17,7 +17,8 @@ struct PlanReport {
   Objective objective = Objective::step_time;
   std::vector<Assumption> assumed;
   std::vector<std::string> warnings;
-  std::string inputs_text;  ///< the options that name the job again: "--model 7b --cluster 8xA100"
+  std::vector<std::string> remedies;  ///< when nothing fits: changes after which a layout does
+  std::string inputs_text;            ///< the options that name the job again: "--model 7b --cluster 8xA100"
   bool timing = false;
   Seconds load_seconds;
 };
@@ -49,6 +50,10 @@ struct AnswerLine {
   Style style = Style::plain;
 };
 std::vector<AnswerLine> answer_lines(const PlanReport& report, const Terminal& terminal);
+
+/// Why no plan was found: the closest layout and by how much it misses, or the rules that forbid every layout; then
+/// what would help.
+std::vector<std::string> miss_lines(const PlanReport& report);
 
 /// Commands worth running next.
 std::vector<std::string> next_commands(const PlanReport& report);

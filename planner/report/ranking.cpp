@@ -108,6 +108,23 @@ std::string largest_terms(const StepEstimate& step, std::size_t count) {
   return text;
 }
 
+std::string largest_parts(const MemoryEstimate& memory, std::size_t count) {
+  std::vector<const MemoryTermRow*> terms;
+  for (const MemoryTermRow& term : kMemoryTerms) {
+    terms.push_back(&term);
+  }
+  std::stable_sort(terms.begin(), terms.end(), [&](const MemoryTermRow* a, const MemoryTermRow* b) {
+    return memory.*(a->field) > memory.*(b->field);
+  });
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    if ((memory.*(terms[i]->field)).raw() > 0) {
+      text += (text.empty() ? "" : ", ") + std::string(terms[i]->key) + " " + format(memory.*(terms[i]->field));
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 TextTable ranking_table(const PlanReport& report, std::string& common) {
@@ -182,6 +199,37 @@ std::vector<AnswerLine> answer_lines(const PlanReport& report, const Terminal& t
                                      : "fits with " + percent(report.job.training.memory_headroom) + " kept free"),
        best.fits == Fits::tight ? Style::caution : Style::plain});
   lines.push_back({"bound by", bound_text(step) + " (" + largest_terms(step, 4) + ")"});
+  return lines;
+}
+
+std::vector<std::string> miss_lines(const PlanReport& report) {
+  std::vector<std::string> lines;
+  if (report.result.closest) {
+    const Plan& closest = *report.result.closest;
+    const MemoryEstimate& memory = closest.estimate.memory;
+    const Bytes usable = memory.capacity * (1 - report.job.training.memory_headroom);
+    const Bytes missing = memory.total() - usable;
+    lines.push_back("closest: " + to_text(closest.layout));
+    lines.push_back("needs " + format(memory.total()) + " per GPU, " + format(missing) + " more than the " +
+                    format(usable) + " that " + format(memory.capacity) + " leave with " +
+                    percent(report.job.training.memory_headroom) + " kept free");
+    lines.push_back("largest parts: " + largest_parts(memory, 4));
+  } else {
+    for (const RejectionCount& count : rejections(report.result.stats)) {
+      for (const Rule& rule : rules()) {
+        if (rule.name == count.rule) {
+          lines.push_back(with_separators(count.layouts) + " break " + std::string(rule.name) + ": " +
+                          std::string(rule.statement));
+        }
+      }
+    }
+    if (lines.empty()) {
+      lines.emplace_back("the options leave no layout to look at");
+    }
+  }
+  for (const std::string& remedy : report.remedies) {
+    lines.push_back("would fit: " + remedy);
+  }
   return lines;
 }
 

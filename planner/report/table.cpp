@@ -63,7 +63,10 @@ std::string ranking(const PlanReport& report, const Terminal& terminal, std::str
 std::string table_report(const PlanReport& report, const Terminal& terminal, std::string& notes) {
   std::string text = terminal.paint(Style::bold, wrap(job_line(report.job), terminal.width, 2)) + "\n\n";
   if (report.result.plans.empty()) {
-    text += "no layout fits\n";
+    text += terminal.paint(Style::bad, "no layout fits") + "\n";
+    for (const std::string& line : miss_lines(report)) {
+      text += "  " + wrap(line, terminal.width - 2, 4) + "\n";
+    }
   } else {
     text += answer(report, terminal) + ranking(report, terminal, notes);
   }

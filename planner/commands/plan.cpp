@@ -1,0 +1,85 @@
+#include "planner/commands/plan.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <ostream>
+
+#include "planner/report/format.h"
+#include "planner/report/output.h"
+
+namespace tpplan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// One line on a terminal's standard error once a search takes more than a second, wiped at the end.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::ostream& err) : err_(err), shown_on_(isatty(STDERR_FILENO) == 1) {}
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  ~ProgressLine() {
+    if (last_ >= 0) {
+      err_ << "\r\033[K" << std::flush;
+    }
+  }
+  void update(double share) {
+    const int percent = static_cast<int>(share * 100);
+    if (shown_on_ && percent != last_ && seconds_since(start_) > 1) {
+      last_ = percent;
+      err_ << "\rsearching: " << percent << " %" << std::flush;
+    }
+  }
+
+ private:
+  std::ostream& err_;
+  bool shown_on_;
+  Clock::time_point start_ = Clock::now();
+  int last_ = -1;
+};
+
+}  // namespace
+
+int run_plan(const PlannerOptions& options, std::ostream& out, std::ostream& err) {
+  const Clock::time_point start = Clock::now();
+  std::vector<Assumption> assumed;
+  std::string file_warnings;
+  const Job job = job_from(options, &assumed, &file_warnings);
+  const SearchSpace space = space_from(options, job);
+  const Seconds load_seconds(seconds_since(start));
+  err << file_warnings;
+
+  SearchResult result;
+  {
+    ProgressLine progress(err);
+    result = search(job, space, options.objective, options.top, options.jobs,
+                    [&progress](double share) { progress.update(share); });
+  }
+
+  PlanReport report{
+      job,         result, options.objective, std::move(assumed), {}, options_text(options, "explain"), options.timing,
+      load_seconds};
+  if (!result.plans.empty()) {
+    report.warnings = warnings(job, result.plans.front().layout);
+  }
+  const OutputFormat format = chosen_format(options);
+  const Terminal terminal = Terminal::of(STDOUT_FILENO, options.color);
+  std::string notes;
+  for (const FormatRow& row : formats()) {
+    if (row.format == format) {
+      write_result(options, row.write(report, options.output.empty() ? terminal : Terminal{}, notes), out);
+    }
+  }
+  err << notes;
+  if (options.timing) {
+    err << "tpplan: loaded in " << tpplan::format(load_seconds) << ", searched in "
+        << tpplan::format(Seconds(result.stats.seconds)) << "\n";
+  }
+  return result.plans.empty() ? 1 : 0;
+}
+
+}  // namespace tpplan

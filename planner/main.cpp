@@ -1,0 +1,40 @@
+#include <exception>
+#include <iostream>
+
+#include "cost-model/spec_reader.h"
+#include "planner/commands/command.h"
+#include "planner/commands/help.h"
+
+namespace {
+
+int run(int count, char** words) {
+  const tpplan::PlannerOptions options = tpplan::parse_options({words + 1, words + count});
+  if (options.help != tpplan::HelpPage::none || options.version) {
+    return tpplan::run_help(options, std::cout, std::cerr);
+  }
+  return tpplan::find_command(options.command)->run(options, std::cout, std::cerr);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  constexpr int kBadInput = 2;
+  constexpr int kEnvironmentFailure = 3;
+  std::ios::sync_with_stdio(false);
+  int code = 0;
+  try {
+    code = run(count, words);
+  } catch (const tpplan::UsageError& error) {
+    std::cerr << error.what() << "\n";
+    code = kBadInput;
+  } catch (const tpplan::SpecError& error) {
+    std::cerr << error.what() << "\n";
+    code = kBadInput;
+  } catch (const std::exception& error) {
+    std::cerr << "tpplan: error: " << error.what() << "\n";
+    code = kEnvironmentFailure;
+  }
+  // A reader that has gone away (head) is no failure: SIGPIPE ends the program before this is reached.
+  std::cout.flush();
+  return std::cout.good() ? code : kEnvironmentFailure;
+}
