@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "cost-model/spec_reader.h"
+#include "cost-model/document_state.h"
 
 namespace tpplan {
 namespace {
@@ -103,8 +103,9 @@ void append(std::string& out, const std::string& file, std::string_view source, 
   out += "^" + (diagnostic.hint.empty() ? std::string() : " " + diagnostic.hint) + "\n";
 }
 
-/// Edit distance with insertions, deletions, replacements and swaps of neighbours, ignoring case.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
+}  // namespace
+
+std::size_t detail::edit_distance(std::string_view a, std::string_view b) {
   const auto same = [](char x, char y) {
     return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
   };
@@ -127,8 +128,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return last[b.size()];
 }
-
-}  // namespace
 
 SpecError::SpecError(std::string file, std::string_view source, std::vector<Diagnostic> diagnostics)
     : std::runtime_error(render(file, source, diagnostics)), diagnostics_(std::move(diagnostics)) {}
@@ -165,7 +164,7 @@ std::optional<std::string> nearest_name(std::string_view word, const std::vector
   std::size_t best_distance = (word.size() <= 4 ? 1 : word.size() <= 7 ? 2 : 3) + 1;
   std::optional<std::string> best;
   for (const std::string& candidate : candidates) {
-    const std::size_t distance = edit_distance(word, candidate);
+    const std::size_t distance = detail::edit_distance(word, candidate);
     if (distance < best_distance && distance < candidate.size()) {
       best_distance = distance;
       best = candidate;

@@ -57,6 +57,9 @@ struct DocumentState {
 /// The member of an object, null included; nothing for a missing key or a null object.
 const JsonNode* find(const JsonNode* object, std::string_view key);
 
+/// Insertions, deletions, replacements and swaps of neighbours between two words, ignoring case.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
 std::string in_quotes(std::string_view text);
 
 /// Puts the place of a value ("gpu.memory") before a message.

@@ -31,7 +31,26 @@ std::string shown(const DocumentState& state, const JsonNode& node) {
   return node.kind == Kind::text ? "the text " + text : text;
 }
 
-bool near(std::string_view a, const std::string& b) { return nearest_name(a, {b}).has_value() && a.size() > 2; }
+/// The key that an unknown one is most likely a misspelling of. In files of other tools, which hold many keys that are
+/// none of ours, only one or two wrong letters count.
+std::optional<std::string> meant_key(const std::string& key, const std::vector<std::string>& absent, bool foreign) {
+  std::optional<std::string> meant;
+  std::size_t best = foreign ? (key.size() < 6    ? 0
+                                : key.size() < 10 ? 1
+                                                  : 2)
+                             : (key.size() < 5   ? 1
+                                : key.size() < 8 ? 2
+                                                 : 3);
+  ++best;
+  for (const std::string& candidate : absent) {
+    const std::size_t distance = edit_distance(key, candidate);
+    if (distance < best && distance < candidate.size()) {
+      best = distance;
+      meant = candidate;
+    }
+  }
+  return meant;
+}
 
 }  // namespace
 
@@ -75,16 +94,12 @@ void close_object(DocumentState& state, const JsonNode& object, KeyUse& use, boo
       continue;
     }
     const std::string message = in_path(use.path, "unknown key " + in_quotes(child.key));
-    std::optional<std::string> meant = nearest_name(child.key, use.missing);
-    if (meant && near(child.key, *meant)) {
+    std::optional<std::string> meant = meant_key(child.key, use.missing, near_misses_only);
+    if (meant) {
       use.missing.erase(std::find(use.missing.begin(), use.missing.end(), *meant));
     } else {
-      meant = nearest_name(child.key, absent);
-      // A name that only contains the other is no misspelling of it.
-      const bool part = meant &&
-                        (meant->find(child.key) != std::string::npos || child.key.find(*meant) != std::string::npos) &&
-                        std::max(meant->size(), child.key.size()) > std::min(meant->size(), child.key.size()) + 1;
-      if (near_misses_only && (!meant || part || child.key.size() < 6)) {
+      meant = meant_key(child.key, absent, near_misses_only);
+      if (near_misses_only && !meant) {
         continue;
       }
     }

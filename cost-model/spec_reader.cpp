@@ -196,6 +196,14 @@ ObjectReader::ObjectReader(std::shared_ptr<detail::DocumentState> state, const d
 }
 
 bool ObjectReader::has(std::string_view key) const { return find_given(node_, key) != nullptr; }
+bool ObjectReader::good(std::string_view key) const {
+  const JsonNode* node = find_given(node_, key);
+  return node != nullptr &&
+         std::none_of(state_->diagnostics.begin(), state_->diagnostics.end(), [&](const Diagnostic& problem) {
+           return problem.offset == node->offset && problem.severity == Diagnostic::Severity::error;
+         });
+}
+
 bool ObjectReader::has_null(std::string_view key) const { return is_kind(node_, key, Kind::null); }
 bool ObjectReader::is_text(std::string_view key) const { return is_kind(node_, key, Kind::text); }
 bool ObjectReader::is_number(std::string_view key) const {

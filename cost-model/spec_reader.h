@@ -55,6 +55,8 @@ class ObjectReader {
  public:
   [[nodiscard]] bool has(std::string_view key) const;       ///< present and not null
   [[nodiscard]] bool has_null(std::string_view key) const;  ///< present with the value null
+  /// Given, and no problem was noted at its value: a cross-check may rely on it.
+  [[nodiscard]] bool good(std::string_view key) const;
   [[nodiscard]] std::vector<std::string> keys() const;
   [[nodiscard]] bool is_text(std::string_view key) const;
   [[nodiscard]] bool is_number(std::string_view key) const;

@@ -1,0 +1,362 @@
+#include "planner/import/run_records.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "planner/errors.h"
+
+namespace tpplan {
+namespace {
+
+constexpr std::int64_t kMany = 1'000'000'000;
+
+struct KernelRow {
+  std::string_view name;
+  AttentionKernel kernel;
+  bool fused_norm;
+};
+constexpr std::array<KernelRow, 7> kKernels{{
+    {"torch", AttentionKernel::unfused, false},
+    {"fused", AttentionKernel::fused_softmax, false},
+    {"flash_attentionv1.0.8", AttentionKernel::flash1, false},
+    {"flash_attention", AttentionKernel::flash1, false},
+    {"flash_attention2", AttentionKernel::flash, false},
+    {"flash_attention2 + RMS kernel", AttentionKernel::flash, true},
+    {"cudnn attention", AttentionKernel::flash, true},
+}};
+
+/// The framework word of a record: "lab" is our plain PyTorch program, anything unknown is priced as plain FSDP.
+Framework framework_of(const std::string& word, bool& known) {
+  known = true;
+  if (word == "lab") {
+    return Framework::plain;
+  }
+  if (const auto framework = framework_from(word)) {
+    return *framework;
+  }
+  known = word == "other" || word == "unknown";
+  return Framework::fsdp;
+}
+
+void read_model(ObjectReader in, ModelSpec& model) {
+  model.name = in.text("name", "unnamed");
+  model.architecture = "tpplan";
+  model.layers = static_cast<int>(in.count("layers", 1, 10000));
+  model.hidden = static_cast<int>(in.count("hidden", 1, 1000000));
+  model.heads = static_cast<int>(in.count("heads", 1, 100000));
+  model.kv_heads = static_cast<int>(in.count("kv_heads", 1, 100000, model.heads));
+  model.head_dim = static_cast<int>(in.count("head_dim", 1, 100000, model.heads > 0 ? model.hidden / model.heads : 1));
+  model.vocab = static_cast<int>(in.count("vocab", 1, kMany));
+  model.gated_mlp = in.flag("gated_mlp", true);
+  model.tied_embeddings = in.flag("tied_embeddings", false);
+  model.mtp_layers = static_cast<int>(in.count("mtp_layers", 0, 100, 0));
+  if (auto moe = in.optional_object("moe")) {
+    MoeSpec spec;
+    spec.experts = static_cast<int>(moe->count("experts", 1, 100000));
+    spec.top_k = static_cast<int>(moe->count("top_k", 1, 100000));
+    spec.expert_ffn = static_cast<int>(moe->count("expert_ffn", 1, 1000000));
+    spec.shared_ffn = static_cast<int>(moe->count("shared_ffn", 0, 1000000, 0));
+    const int dense = static_cast<int>(moe->count("dense_layers", 0, 10000, 0));
+    model.moe_layers.assign(static_cast<std::size_t>(model.layers), 1);
+    for (int layer = 0; layer < std::min(dense, model.layers); ++layer) {
+      model.moe_layers[static_cast<std::size_t>(layer)] = 0;
+    }
+    model.moe = spec;
+  }
+  model.ffn_hidden = static_cast<int>(
+      in.count("ffn_hidden", 1, 10000000, model.moe ? model.moe->expert_ffn : 4 * model.hidden));
+  if (auto mla = in.optional_object("mla")) {
+    LatentAttention latent;
+    latent.q_lora = static_cast<int>(mla->count("q_lora", 0, 1000000, 0));
+    latent.kv_lora = static_cast<int>(mla->count("kv_lora", 1, 1000000));
+    latent.qk_nope = static_cast<int>(mla->count("qk_nope", 0, 100000));
+    latent.qk_rope = static_cast<int>(mla->count("qk_rope", 0, 100000));
+    latent.v = static_cast<int>(mla->count("v", 1, 100000));
+    model.latent = latent;
+  }
+  if (!model.gated_mlp) {
+    // GPT-like shapes: biases and layer norms (a few parts in ten thousand of the parameters).
+    model.norm = NormKind::layer;
+    model.attention_bias = AttentionBias::all;
+    model.output_bias = true;
+    model.mlp_bias = true;
+  }
+  in.ignore_rest();
+}
+
+Switch read_switch(ObjectReader& in, std::string_view key) {
+  if (!in.has(key)) {
+    return Switch::by_profile;
+  }
+  return in.flag(key) ? Switch::on : Switch::off;
+}
+
+void read_recompute(ObjectReader& in, RunRecord& record) {
+  auto& layout = record.layout;
+  const auto text = in.text("recompute", "none");
+  if (!set_recompute(layout, text)) {
+    in.error("recompute", "unknown recomputation \"" + text + "\"");
+    return;
+  }
+  if (layout.recompute == RecomputeKind::selective) {
+    if (record.training.framework == Framework::torchtitan || record.training.framework == Framework::fsdp) {
+      layout.recompute = RecomputeKind::selective_op;
+    }
+    if (in.has("recompute_modules")) {
+      std::uint16_t mask = 0;
+      for (auto name : in.texts("recompute_modules")) {
+        name = name == "layernorm" ? "norm" : name;
+        mask = static_cast<std::uint16_t>(mask | value_in(kRecomputeModuleNames, name).value_or(std::uint16_t{0}));
+      }
+      layout.recompute_modules = mask;
+    }
+  }
+}
+
+void read_training(ObjectReader in, RunRecord& record) {
+  auto& training = record.training;
+  training.seq = static_cast<int>(in.count("seq", 1, kMany));
+  training.global_batch = static_cast<int>(in.count("global_batch", 1, kMany));
+  record.layout.micro_batch = static_cast<int>(in.count("micro_batch", 1, kMany, 1));
+  const auto precision = in.text("precision", "bf16");
+  if (const auto found = precision_from(precision)) {
+    training.precision = *found;
+  } else {
+    in.error("precision", "unknown precision \"" + precision + "\"");
+  }
+  training.fp8_recipe = in.text("fp8_recipe", "");
+  training.flash_attention = in.flag("flash_attention", true);
+  training.kernel = training.flash_attention ? AttentionKernel::flash : AttentionKernel::fused_softmax;
+  record.kernel = in.text("kernel", "");
+  for (const auto& row : kKernels) {
+    if (row.name == record.kernel) {
+      training.kernel = row.kernel;
+      training.fused_norm = row.fused_norm;
+    }
+  }
+  training.compiled = in.text("compile", "none") != "none";
+  training.cuda_graphs = in.flag("cuda_graphs", false);
+  const auto loss = in.text("loss", "");
+  training.loss = loss == "plain"     ? Loss::plain
+                  : loss == "fused"   ? Loss::fused
+                  : loss == "chunked" ? Loss::chunked
+                                      : Loss::by_profile;
+  const auto dispatcher = in.text("dispatcher", "all-to-all");
+  training.dispatcher = dispatcher == "hybridep"            ? Dispatcher::hybridep
+                        : dispatcher.rfind("deepep", 0) == 0 ? Dispatcher::deepep
+                                                            : Dispatcher::all_to_all;
+  const auto optimizer = in.text("optimizer", "adam");
+  record.layout.optimizer = value_in(kOptimizerNames, optimizer).value_or(Optimizer::adam);
+  if (in.has("offload")) {
+    record.layout.offload = in.text("offload").find("optimizer") != std::string::npos ? Offload::optimizer
+                                                                                     : Offload::activations;
+  }
+  if (auto overlap = in.optional_object("overlap")) {
+    training.overlap_dp_grad = read_switch(*overlap, "dp_grad");
+    training.overlap_dp_param = read_switch(*overlap, "dp_param");
+    training.overlap_tp = read_switch(*overlap, "tp");
+    training.overlap_pp = read_switch(*overlap, "pp");
+    training.overlap_ep = read_switch(*overlap, "ep");
+    overlap->ignore_rest();
+  }
+  if (auto peft = in.optional_object("peft")) {
+    training.peft = peft->text("method", "lora") == "qlora" ? PeftMethod::qlora : PeftMethod::lora;
+    record.skipped = "fine-tuning with adapters is not priced";
+    peft->ignore_rest();
+  }
+  read_recompute(in, record);
+  in.ignore_rest();
+}
+
+void read_layout(ObjectReader in, RunRecord& record) {
+  auto& layout = record.layout;
+  for (const auto& axis : kAxes) {
+    if (axis.key != "micro_batch") {
+      layout.*axis.field = static_cast<std::int32_t>(in.count(axis.key, 1, kMany, 1));
+    }
+  }
+  if (!in.has("etp") && record.model.moe) {
+    layout.etp = layout.ep > 1 ? 1 : layout.tp;
+  }
+  layout.sequence_parallel = in.flag("sp", false) && layout.tp > 1;
+  layout.zero = static_cast<std::uint8_t>(in.count("zero", 0, 3, 0));
+  layout.shard_group = static_cast<std::int32_t>(in.count(in.has("hsdp_shard") ? "hsdp_shard" : "zero_group", 0, kMany, 0));
+  const auto schedule = in.text("schedule", "1f1b");
+  if (const auto found = value_in(kScheduleNames, schedule)) {
+    layout.schedule = layout.vpp > 1 && *found == Schedule::f1b1 ? Schedule::interleaved : *found;
+  } else {
+    in.error("schedule", "unknown schedule \"" + schedule + "\"");
+  }
+  if (layout.vpp == 1 && layout.schedule == Schedule::interleaved) {
+    layout.schedule = Schedule::f1b1;
+  }
+  if (in.has("layers_per_stage")) {
+    for (const auto layers : in.counts("layers_per_stage", 0, 10000)) {
+      record.training.layers_per_stage.push_back(static_cast<int>(layers));
+    }
+  }
+  in.ignore_rest();
+}
+
+/// The intra-node link the record names, when it is not the GPU's usual one.
+void apply_intra(const std::string& intra, ClusterSpec& cluster) {
+  if (intra.rfind("pcie", 0) == 0) {
+    const double generation = intra.size() > 4 ? intra[4] - '0' : 4;
+    const double lanes = generation >= 5 ? 64e9 : generation >= 4 ? 32e9 : 16e9;
+    std::vector<NetworkTier> tiers;
+    for (const auto& tier : cluster.tiers) {
+      const bool inside = tier.span <= cluster.gpus_per_node;
+      if (!inside) {
+        tiers.push_back(tier);
+      }
+    }
+    NetworkTier pcie;
+    pcie.name = "PCIe";
+    pcie.kind = LinkKind::pcie;
+    pcie.topology = Topology::pcie;
+    pcie.span = cluster.gpus_per_node;
+    pcie.bandwidth = BytesPerSecond(lanes);
+    pcie.latency = 5_us;
+    tiers.insert(tiers.begin(), pcie);
+    cluster.tiers = std::move(tiers);
+  }
+}
+
+void read_hardware(ObjectReader in, RunRecord& record, const GpuCatalogue& catalogue) {
+  record.gpu_id = in.text("gpu");
+  const int gpus = static_cast<int>(in.count("gpus", 1, kMany));
+  const int per_node = static_cast<int>(in.count("gpus_per_node", 1, 1024, 8));
+  const int domain = static_cast<int>(in.count("fast_domain", 0, 100000, 0));
+  const double gbps = in.number("inter_gbps_per_gpu", 0, 1e6, 0);
+  const auto intra = in.text("intra", "nvlink");
+  in.ignore_rest();
+  const auto* gpu = catalogue.try_find(record.gpu_id);
+  if (gpu == nullptr) {
+    record.skipped = "GPU \"" + record.gpu_id + "\" is not in the catalogue";
+    return;
+  }
+  const int nodes = (gpus + per_node - 1) / per_node;
+  const std::optional<BytesPerSecond> network =
+      gbps > 0 ? std::optional<BytesPerSecond>(BytesPerSecond(gbps * 1e9 / 8)) : std::nullopt;
+  record.cluster = usual_cluster(*gpu, nodes, std::min(per_node, gpus), network, domain);
+  apply_intra(intra, record.cluster);
+}
+
+void read_measured(ObjectReader in, Measured& measured) {
+  const auto optional = [&](std::string_view key) -> std::optional<double> {
+    return in.has(key) ? std::optional<double>(in.number(key, 0, 1e9)) : std::nullopt;
+  };
+  measured.step_s = optional("step_s");
+  measured.peak_mem_gib = optional("peak_mem_gib");
+  measured.reserved_gib = optional("reserved_gib");
+  measured.device_used_gib = optional("device_used_gib");
+  measured.out_of_memory = in.flag("oom", false);
+  const auto kind = in.text("peak_mem_kind", "unknown");
+  for (const auto figure : {MemoryFigure::allocated, MemoryFigure::reserved, MemoryFigure::device}) {
+    if (name_of(figure) == kind) {
+      measured.peak_kind = figure;
+    }
+  }
+  in.ignore_rest();
+}
+
+/// Everything that a sweep holds constant: model, hardware and training without micro-batch and recomputation.
+std::string sweep_text(const RunRecord& r) {
+  const auto& m = r.model;
+  const auto& t = r.training;
+  std::ostringstream key;
+  key << r.file << '|' << r.framework << '|' << r.date << '|' << m.name << '|' << m.layers << '|' << m.hidden << '|'
+      << m.heads << '|' << m.ffn_hidden << '|' << m.vocab << '|' << r.gpu_id << '|' << r.cluster.gpus() << '|'
+      << r.cluster.gpus_per_node << '|' << t.seq << '|' << t.global_batch << '|' << static_cast<int>(t.precision) << '|'
+      << t.flash_attention << '|' << r.kernel << '|' << t.compiled << '|' << t.cuda_graphs << '|'
+      << static_cast<int>(t.loss) << '|' << static_cast<int>(r.layout.optimizer) << '|'
+      << static_cast<int>(t.dispatcher);
+  return key.str();
+}
+
+RunRecord parse_line(const std::string& file, int line, const std::string& text, const GpuCatalogue& catalogue,
+                     std::string& warnings) {
+  RunRecord record;
+  record.file = file;
+  record.line = line;
+  record.id = file + ":" + std::to_string(line);
+  const auto place = file + ":" + std::to_string(line);
+  try {
+    auto document = SpecDocument::parse(place, text);
+    auto in = document.root();
+    record.id = in.text("id", record.id);
+    record.group = in.text("group", std::filesystem::path(file).stem().string());
+    record.framework = in.text("framework", "unknown");
+    record.date = in.text("date", "");
+    record.suspect = in.text("suspect", "");
+    bool known = true;
+    record.training.framework = framework_of(record.framework, known);
+    record.training.date = record.date;
+    if (!known) {
+      warnings += place + ": warning: unknown framework \"" + record.framework + "\", priced as fsdp\n";
+    }
+    read_model(in.object("model"), record.model);
+    read_hardware(in.object("hardware"), record, catalogue);
+    read_training(in.object("training"), record);
+    read_layout(in.object("layout"), record);
+    read_measured(in.object("measured"), record.measured);
+    if (in.has("assumed")) {
+      record.assumed = in.texts("assumed");
+    }
+    for (const auto key : {"source", "notes", "profile_ms", "stated_bubble_rate", "measured_extra"}) {
+      in.ignore(key);
+    }
+    in.close();
+    for (const auto& diagnostic : document.diagnostics()) {
+      const bool unknown_key = diagnostic.message.rfind("unknown key", 0) == 0;
+      if (diagnostic.severity == Diagnostic::Severity::error && !unknown_key) {
+        if (record.skipped.empty()) {
+          record.skipped = diagnostic.message;
+        }
+      } else {
+        warnings += place + ": warning: " + diagnostic.message + "\n";
+      }
+    }
+  } catch (const SpecError& error) {
+    record.skipped = error.diagnostics().empty() ? error.what() : error.diagnostics().front().message;
+    record.group = std::filesystem::path(file).stem().string();
+  }
+  record.sweep_key = sweep_text(record);
+  record.input_key = record.sweep_key + "|" + to_text(record.layout) + "|" + std::to_string(record.layout.shard_group) +
+                     "|" + recompute_text(record.layout);
+  return record;
+}
+
+}  // namespace
+
+std::string_view name_of(MemoryFigure figure) {
+  constexpr std::array<std::string_view, 4> kNames{"allocated", "reserved", "device", "unknown"};
+  return kNames[static_cast<std::size_t>(figure)];
+}
+
+std::vector<RunRecord> parse_runs(const std::string& file, const std::string& text, const GpuCatalogue& catalogue,
+                                  std::string& warnings) {
+  std::vector<RunRecord> records;
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    if (line.find_first_not_of(" \t\r") != std::string::npos) {
+      records.push_back(parse_line(file, number, line, catalogue, warnings));
+    }
+  }
+  return records;
+}
+
+std::vector<RunRecord> read_runs(const std::string& path, const GpuCatalogue& catalogue, std::string& warnings) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    throw SpecError("cannot read " + path);
+  }
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  return parse_runs(path, text, catalogue, warnings);
+}
+
+}  // namespace tpplan
