@@ -46,14 +46,17 @@ std::string without_suffix(std::string_view name) {
   return std::string(name.ends_with(".json") ? name.substr(0, name.size() - 5) : name);
 }
 
-/// The last part of a path: a name such as models/7b.json is looked for in the shipped folders too.
-std::string shipped_name(std::string_view name) {
-  return lower(without_suffix(fs::path(std::string(name)).filename().string()));
+/// What a name may mean among shipped files: a bare name, or one behind the folder's own name ("models/7b.json"). Empty
+/// for any other path, so that a mistyped path never turns into a shipped file.
+std::string shipped_name(std::string_view kind, std::string_view name) {
+  const fs::path path(without_suffix(name));
+  if (path.has_parent_path() && path.parent_path() != folder_of(kind)) return "";
+  return lower(path.filename().string());
 }
 
 std::vector<std::string> near_names(std::string_view kind, std::string_view name) {
   const std::vector<std::string> known = shipped(kind);
-  const std::string wanted = shipped_name(name);
+  const std::string wanted = lower(fs::path(without_suffix(name)).filename().string());
   std::vector<std::string> near;
   if (wanted.empty()) return near;
   if (const auto nearest = nearest_name(wanted, known)) near.push_back(*nearest);
@@ -66,12 +69,15 @@ std::vector<std::string> near_names(std::string_view kind, std::string_view name
   return near;
 }
 
-[[noreturn]] void report_miss(std::string_view kind, std::string_view name) {
-  std::string message = "no " + std::string(kind) + " \"" + std::string(name) + "\"; looked at:";
+[[noreturn]] void report_miss(std::string_view kind, std::string_view name, const std::string& reason = "") {
+  std::string message =
+      (reason.empty() ? "" : reason + "\n") + "no " + std::string(kind) + " \"" + std::string(name) + "\"; looked at:";
   const std::string path(name);
   message += "\n  " + path;
   if (!name.ends_with(".json")) message += "\n  " + path + ".json";
+  const bool elsewhere = shipped_name(kind, name).empty();
   for (const std::string& folder : data_folders(folder_of(kind))) {
+    if (elsewhere) break;
     message += "\n  " + (fs::path(folder) / fs::path(without_suffix(name) + ".json").filename()).string();
   }
   const auto near = near_names(kind, name);
@@ -129,7 +135,8 @@ std::optional<std::string> try_find_spec(std::string_view kind, std::string_view
   if (path == "-") return path;
   if (is_spec(kind, path)) return path;
   if (!name.ends_with(".json") && is_file(path + ".json")) return path + ".json";
-  const std::string wanted = shipped_name(name);
+  const std::string wanted = shipped_name(kind, name);
+  if (wanted.empty()) return std::nullopt;
   for (const std::string& folder : data_folders(folder_of(kind))) {
     for (const auto& [candidate, file] : files_in(folder, kind)) {
       if (lower(candidate) == wanted) return file;
@@ -147,8 +154,13 @@ GpuCatalogue shipped_gpus() { return GpuCatalogue::load(data_folder("clusters") 
 
 ClusterSpec resolve_cluster(const std::string& text, const GpuCatalogue& catalogue, std::string* warnings) {
   if (const auto path = try_find_spec("cluster", text)) return load_cluster(*path, catalogue, warnings);
-  if (auto cluster = cluster_from_name(text, catalogue)) return *std::move(cluster);
-  report_miss("cluster", text);
+  std::string reason;
+  try {
+    if (auto cluster = cluster_from_name(text, catalogue)) return *std::move(cluster);
+  } catch (const SpecError& problem) {
+    reason = problem.what();
+  }
+  report_miss("cluster", text, reason);
 }
 
 ClusterSpec resolve_cluster(const std::string& text, std::string* warnings) {
