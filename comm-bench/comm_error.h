@@ -16,4 +16,10 @@ class CommError : public std::runtime_error {
   explicit CommError(const std::string& message) : std::runtime_error(message) {}
 };
 
+/// This rank stops because another one did or because it was told to; somebody else says why.
+class Interrupted : public CommError {
+ public:
+  using CommError::CommError;
+};
+
 }  // namespace tpplan::bench
