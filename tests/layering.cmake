@@ -16,7 +16,7 @@ set(exception "planner/commands/sweep_mpi.cpp -> comm-bench/mpi_session.h")
 # Third party: pattern of its includes; pattern of the files that may have them (tests and examples apart).
 set(third_parties json json_fwd eigen boost mpi cuda doctest)
 set(includes_json "^nlohmann/json\\.hpp$")
-set(files_json "^(cost-model/(spec_reader|calibration)|planner/(report|export|commands)/[a-z0-9_]+|planner/(report|export)|comm-bench/samples)\\.cpp$")
+set(files_json "^(cost-model/(spec_reader|[a-z_]+_json)|planner/(report|export|commands)/[a-z0-9_]+|planner/(report|export)|comm-bench/samples)\\.cpp$")
 set(includes_json_fwd "^nlohmann/json_fwd\\.hpp$")
 set(files_json_fwd "^(cost-model|planner|comm-bench)/[a-z0-9_/]+\\.(h|cpp)$")
 set(includes_eigen "^(Eigen|eigen3)/")
