@@ -133,7 +133,8 @@ void read_fast_domain(Reading& reading) {
                   std::to_string(links.domain) + " does not divide " + node +
                       " GPUs of a node, nor is it a multiple of " + node + " that divides all " +
                       std::to_string(cluster.gpus()) + " GPUs",
-                  "the last, smaller domain would differ from the others: give a size that all of them have");
+                  "the largest smaller one that does is " +
+                      std::to_string(dividing_domain(links.domain, cluster.nodes, cluster.gpus_per_node)));
     links.domain = cluster.gpus_per_node;
   } else if (links.topology == Topology::bridged_pairs && links.domain > 2) {
     reader->error("gpus", "a bridged pair is 2 GPUs, got " + std::to_string(links.domain),

@@ -90,7 +90,9 @@ std::vector<std::string> near_ids(std::string_view text, const std::vector<GpuSp
       if (std::find(known_words.begin(), known_words.end(), word) == known_words.end()) known_words.push_back(word);
     }
   }
-  if (const auto id = nearest_name(lower(text), ids)) return {*id};
+  const bool several_words = words_of(text).size() > 1;
+  const auto nearest_id = nearest_name(lower(text), ids);
+  if (several_words && nearest_id) return {*nearest_id};
   for (const std::string& word : words_of(text)) {
     const auto near = nearest_name(word, known_words);
     if (word.size() < 2 || !near || *near == "gb" || *near == "sxm" || *near == "pcie") continue;
@@ -100,7 +102,7 @@ std::vector<std::string> near_ids(std::string_view text, const std::vector<GpuSp
     }
     if (!found.empty()) return found;
   }
-  return {};
+  return nearest_id ? std::vector<std::string>{*nearest_id} : std::vector<std::string>{};
 }
 
 GpuSpec read_row(ObjectReader& reader) {
