@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <ostream>
 
+#include "planner/commands/remedies.h"
 #include "planner/report/format.h"
 #include "planner/report/output.h"
 
@@ -60,11 +61,14 @@ int run_plan(const PlannerOptions& options, std::ostream& out, std::ostream& err
                     [&progress](double share) { progress.update(share); });
   }
 
-  PlanReport report{
-      job,         result, options.objective, std::move(assumed), {}, options_text(options, "explain"), options.timing,
-      load_seconds};
+  PlanReport report{.job = job, .result = result, .objective = options.objective, .assumed = std::move(assumed)};
+  report.inputs_text = options_text(options, "explain");
+  report.timing = options.timing;
+  report.load_seconds = load_seconds;
   if (!result.plans.empty()) {
     report.warnings = warnings(job, result.plans.front().layout);
+  } else {
+    report.remedies = remedies(options, job);
   }
   const OutputFormat format = chosen_format(options);
   const Terminal terminal = Terminal::of(STDOUT_FILENO, options.color);

@@ -15,12 +15,12 @@ struct PlanReport {
   const Job& job;
   const SearchResult& result;
   Objective objective = Objective::step_time;
-  std::vector<Assumption> assumed;
-  std::vector<std::string> warnings;
-  std::vector<std::string> remedies;  ///< when nothing fits: changes after which a layout does
-  std::string inputs_text;            ///< the options that name the job again: "--model 7b --cluster 8xA100"
+  std::vector<Assumption> assumed = {};
+  std::vector<std::string> warnings = {};
+  std::vector<std::string> remedies = {};  ///< when nothing fits: changes after which a layout does
+  std::string inputs_text = {};            ///< the options that name the job again: "--model 7b --cluster 8xA100"
   bool timing = false;
-  Seconds load_seconds;
+  Seconds load_seconds = {};
 };
 
 /// A rejected share of the space: a rule and how many layouts broke it first.
