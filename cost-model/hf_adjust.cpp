@@ -205,11 +205,6 @@ void adjust_starcoder2(HfConfig& config) {
 
 void adjust_phimoe(HfConfig& config) { config.model.head_bias = config.flag("lm_head_bias", false); }
 
-void adjust_phi(HfConfig& config) {
-  const std::string key = config.key_of("num_key_value_heads n_head_kv");
-  config.model.kv_heads = config.text.has(key) ? config.model.kv_heads : config.model.heads;
-}
-
 void adjust_stablelm(HfConfig& config) {
   config.model.norms_per_layer = config.flag("use_parallel_residual", false) ? 1 : 2;
 }

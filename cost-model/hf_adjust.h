@@ -26,7 +26,6 @@ void adjust_qwen(HfConfig& config);
 void adjust_chatglm(HfConfig& config);
 void adjust_starcoder2(HfConfig& config);
 void adjust_phimoe(HfConfig& config);
-void adjust_phi(HfConfig& config);
 void adjust_stablelm(HfConfig& config);
 void adjust_seed_oss(HfConfig& config);
 void adjust_granite_hybrid(HfConfig& config);

@@ -57,8 +57,8 @@ void read_shapes(HfConfig& config) {
                             ": not in the file, the default of its class");
   }
 
-  const int times = family.ffn_times > 0 ? family.ffn_times * model.hidden : class_default(config, family.defaults.ffn);
-  model.ffn_hidden = config.count(kFfn, kMaxWidth, times);
+  model.ffn_hidden = family.ffn_times > 0 ? config.count(kFfn, kMaxWidth, family.ffn_times * model.hidden)
+                                          : shape(config, kFfn, kMaxWidth, family.defaults.ffn);
 }
 
 void read_tied(HfConfig& config) {

@@ -121,8 +121,7 @@ constexpr std::array kFamilies = {
            .qk_norm = {.kind = kPerHead, .key = "qk_layernorm"},
            .head_bias = true,
            .ffn_times = 4,
-           .defaults = {.vocab = 51200, .hidden = 2048, .ffn = 8192, .layers = 24, .heads = 32},
-           .adjust = adjust_phi},
+           .defaults = {.vocab = 51200, .hidden = 2048, .ffn = 8192, .layers = 24, .heads = 32}},
     Family{.types = "phi3",
            .classes = "Phi3",
            .window = WindowRule::plain,
@@ -379,13 +378,6 @@ constexpr std::array kFamilies = {
            .mlp_bias = kMlpBiasByKey},
     Family{
         .types = "arcee", .classes = "Arcee", .gated = false, .attention_bias = kBiasByKey, .mlp_bias = kMlpBiasByKey},
-    Family{.types = "persimmon",
-           .classes = "Persimmon",
-           .gated = false,
-           .norm = layer,
-           .attention_bias = {.kind = kAll},
-           .mlp_bias = {.present = true},
-           .qk_norm = {.kind = kPerHead, .key = "qk_layernorm", .fallback = true}},
 };
 
 }  // namespace
