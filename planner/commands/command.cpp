@@ -1,8 +1,13 @@
 #include "planner/commands/command.h"
 
+#include "planner/commands/calibrate.h"
+#include "planner/commands/clusters.h"
 #include "planner/commands/completion.h"
+#include "planner/commands/gpus.h"
 #include "planner/commands/help.h"
+#include "planner/commands/models.h"
 #include "planner/commands/plan.h"
+#include "planner/commands/validate.h"
 
 namespace tpplan {
 
@@ -18,6 +23,72 @@ const std::vector<Command>& commands() {
            "Enumerates every layout of the model on the cluster, drops those that break a rule of the framework, "
            "predicts step time and memory of each that remains, and prints the best. Ends with 1 when no layout "
            "fits, and says which came closest."},
+      {.name = "calibrate",
+       .summary = "fit measured collectives and kernels, for --calibration",
+       .operands = "SAMPLES...",
+       .run = run_calibrate,
+       .examples = "tpplan calibrate samples.jsonl -o clusters/mine.calibration.json\n",
+       .details =
+           "Reads samples of comm-bench, logs of nccl-tests (text or JSON) and of the OSU benchmarks. Prints how good "
+           "each fit is and compares it with the rated links. Ends with 3 when nothing usable is left."},
+      {.name = "validate",
+       .summary = "predict measured runs and report the error",
+       .operands = "RUNS.jsonl...",
+       .run = run_validate,
+       .formats = "table json",
+       .examples = "tpplan validate tests/data/runs/megatron2021.jsonl --worst 3\n",
+       .details =
+           "A run record is one JSON object a line. With --fit the free constants of a profile are fitted to the runs "
+           "first, and -o writes the profile."},
+      {.name = "gpus",
+       .summary = "list the GPUs that are known, or those that words name",
+       .operands = "[WORD]...",
+       .run = run_gpus,
+       .formats = "table json",
+       .examples = "tpplan gpus a100 sxm\n"},
+      {.name = "models",
+       .summary = "list shipped models, or count the parameters of model files",
+       .operands = "[FILE]...",
+       .run = run_models,
+       .formats = "table json",
+       .examples = "tpplan models\ntpplan models ./config.json --format json\n",
+       .details =
+           "A file is a model in the format of models/, a config.json as Hugging Face publishes it, or a folder that "
+           "holds one. Each file is tried; the exit code is 2 when any could not be read."},
+      {.name = "clusters",
+       .summary = "list shipped clusters, or describe a machine as a cluster file",
+       .operands = "[NAME | FILE]...",
+       .run = run_clusters,
+       .formats = "table json",
+       .examples = "tpplan clusters\ntpplan clusters --from topology.txt query.txt > mine.json\n",
+       .details =
+           "--from reads what nvidia-smi, rocm-smi and ibstat print of a machine; --detect asks nvidia-smi here."},
+      {.name = "calibrate",
+       .summary = "turn measured collectives and kernels into a calibration file",
+       .operands = "SAMPLES...",
+       .run = run_calibrate,
+       .examples = "tpplan calibrate samples.jsonl -o lab.calibration.json --plot lab.svg\n"
+                   "tpplan calibrate all_reduce.log --ranks 16 --nodes 2 --gpu h100-80gb-sxm -o lab.calibration.json\n",
+       .details =
+           "Reads comm-bench samples, output of nccl-tests and rccl-tests (text of any age, JSON, CSV), OSU and IMB "
+           "latency tables, and lists of a GPU microbenchmark. Fits a curve to each collective, group and place, "
+           "prints "
+           "how good the fits are and how the largest size compares with the rated links, and refuses what cannot be "
+           "planned with, each with the reason. Ends with 3 when nothing usable is left."},
+      {.name = "validate",
+       .summary = "compare predictions with measured runs",
+       .operands = "RUNS.jsonl...",
+       .run = run_validate,
+       .formats = "table json csv md",
+       .examples = "tpplan validate my-runs.jsonl --worst 3\n"
+                   "tpplan validate tests/data/runs/*.jsonl --group-by framework,gpu\n"
+                   "tpplan validate tests/data/runs/*.jsonl --fit fsdp-2023 -o fsdp-2023.json\n",
+       .details =
+           "Predicts step time and memory of every run record (one JSON object a line) and prints the error per group, "
+           "right and wrong verdicts on memory, and how well layouts are ranked. Suspect and skipped runs are counted "
+           "apart, with their reasons. --fit refits the free constants of a profile and writes it to the file of -o; "
+           "--leave-out names a group that the fit must not see, or model or group to leave out each in turn. Ends "
+           "with 1 when a file has no usable record."},
       {.name = "completion",
        .summary = "print a completion script for bash, zsh or fish",
        .operands = "SHELL",

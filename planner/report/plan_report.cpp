@@ -18,11 +18,6 @@ std::vector<RejectionCount> rejections(const SearchStats& stats) {
   return counts;
 }
 
-int micro_batches(const Job& job, const Layout& layout) {
-  const std::int64_t per_round = std::int64_t{layout.micro_batch} * layout.dp;
-  return per_round > 0 ? static_cast<int>(job.training.global_batch / per_round) : 0;
-}
-
 std::string searched_line(const SearchStats& stats) {
   constexpr std::size_t kRulesShown = 3;
   std::string line = "evaluated " + with_separators(stats.enumerated) + " layouts: ";

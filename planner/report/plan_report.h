@@ -31,8 +31,6 @@ struct RejectionCount {
 /// Rules with rejections, most first (ties in the order of the rules).
 std::vector<RejectionCount> rejections(const SearchStats& stats);
 
-int micro_batches(const Job& job, const Layout& layout);
-
 /// "evaluated 1,284 layouts: 611 illegal (heads-divide-tp 300, ...), 402 out of memory, 271 ranked".
 std::string searched_line(const SearchStats& stats);
 
