@@ -65,18 +65,20 @@ Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, 
     return busy;
   }
   const Seconds other_weight = t.weight_sum - t.slowest_weight;
-  // Small M: the first micro-batch must go down and its input gradients up before weights can fill the gaps.
-  const Seconds chain = sum - t.weight_sum + t.slowest * (micro_batches - 1) + t.slowest_weight;
+  // Down and up again of the first micro-batch through the other stages, weight gradients left for later.
+  const Seconds round_trip = others - other_weight;
+  // A rank fills that time with the forward passes of later micro-batches, as far as there are any.
+  const Seconds unfilled = max(Seconds(0), round_trip - t.slowest_forward * (micro_batches - 1));
   switch (schedule) {
     case Schedule::interleaved:
       return busy + others / static_cast<double>(vpp);
     case Schedule::zb_h1:
     case Schedule::zb_1p:
-      return max(busy + max(Seconds(0), others - other_weight * 2.0), min(chain, busy + others));
+      return busy + max(round_trip - other_weight, unfilled);
     case Schedule::zb_h2:
     case Schedule::zb_2p:
     case Schedule::zb_v:
-      return max(busy + max(Seconds(0), others - other_weight * 3.0), min(chain, busy + others));
+      return busy + unfilled;
     case Schedule::dualpipe: {
       // (p/2 - 1)(F&B + B - 3W), B here the whole backward pass (DeepSeek-V3 report, table 2).
       const Seconds fb = t.slowest;
@@ -300,12 +302,15 @@ StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts&
     m.gathered = Bytes(2 * root + 2 * profile.fsdp_prefetch_layers * layer_params);
     if (profile.unsynced_gradients > 0.5 && micro_batches > 1) {
       m.gradients = Bytes(4 * params);
+    } else if (micro_batches <= 1) {
+      m.gradients = Bytes(0);  // freed before the forward pass, made again as the backward pass goes
     }
   } else {
     m.weights = Bytes(profile.weight_bytes * params);
     const bool divided = layout.zero >= 2 || (layout.zero == 1 && profile.shards_gradients > 0.5);
     m.gradients = Bytes(profile.gradient_bytes * (divided ? sharded_params : params) +
                         profile.sharded_gradient_bytes * sharded_params +
+                        (job.training.precision == Precision::bf16 ? profile.bf16_gradient_bytes * params : 0) +
                         (layout.dp > 1 ? profile.bucket_bytes * params : 0));
     m.optimizer = Bytes(state * sharded_params);
   }
@@ -366,12 +371,36 @@ StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts&
   const Bytes allocated = m.allocated();
   m.allocator_slack = allocated * (profile.reserved_factor - 1) +
                       (content.head ? costs.loss_transient : Bytes(0)) * profile.reserved_loss_factor;
-  if (fsdp && profile.fsdp_gradient_pool > 0.5 && worst != 2) {
+  if (fsdp && profile.fsdp_gradient_pool > 0.5 && micro_batches <= 1) {
     m.allocator_slack += Bytes(4 * sharded_params);
   }
   m.context = gib(profile.context_gib + (layout.pp > 1 ? profile.context_p2p_gib : 0));
   m.error = profile.memory_error;
   out.total = m.total();
+  return out;
+}
+
+}  // namespace
+
+namespace {
+
+/// Layers per stage where blocks are dealt out by cost, the head counting as its share of a layer's weights: a stage
+/// takes blocks until the running cost exceeds (stage + 1) / pp of the whole (nanotron's rule).
+std::vector<int> layers_by_cost(const Job& job, int stages) {
+  const int layers = job.model.layers;
+  const double layer = static_cast<double>(job.dense_layer.total());
+  const double head = static_cast<double>(job.model.vocab) * job.model.hidden;
+  const double total = layers * layer + head;
+  std::vector<int> out(static_cast<std::size_t>(stages), 0);
+  double cost = 0;
+  int stage = 0;
+  for (int i = 0; i < layers; ++i) {
+    ++out[static_cast<std::size_t>(stage)];
+    cost += layer;
+    if (stage + 1 < stages && cost > total * (stage + 1) / stages) {
+      ++stage;
+    }
+  }
   return out;
 }
 
@@ -383,7 +412,10 @@ PipelineShape pipeline_shape(const Job& job, int pp, int vpp) {
   shape.vpp = vpp;
   const int layers = job.model.layers;
   const int virtual_stages = pp * vpp;
-  const auto& given = job.training.layers_per_stage;
+  const auto by_cost = job.training.framework == Framework::nanotron && job.training.layers_per_stage.empty() && pp > 1
+                           ? layers_by_cost(job, virtual_stages)
+                           : std::vector<int>{};
+  const auto& given = by_cost.empty() ? job.training.layers_per_stage : by_cost;
   const bool by_user = static_cast<int>(given.size()) == pp || static_cast<int>(given.size()) == virtual_stages;
   std::vector<StageContent> ranks(static_cast<std::size_t>(pp));
   int begin = 0;
@@ -449,7 +481,12 @@ Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, 
                            ? layout.tp * layout.cp
                            : layout.tp * layout.cp * layout.dp;
     const auto neighbours = place_group(job.cluster, 2, stride);
-    const Seconds hop = collective_time(job, Collective::send_recv, costs.boundary, neighbours);
+    const bool parts = profile.pp_scatter_gather > 0.5 && layout.tp > 1 && !layout.sequence_parallel;
+    Seconds hop = collective_time(job, Collective::send_recv, parts ? costs.boundary / layout.tp : costs.boundary,
+                                  neighbours);
+    if (parts) {
+      hop += collective_time(job, Collective::all_gather, costs.boundary, place_group(job.cluster, layout.tp, 1));
+    }
     const bool overlapped = layout.schedule == Schedule::interleaved &&
                             switched_on(training.overlap_pp, profile.pp_overlap_default);
     const double per_micro_batch = overlapped ? profile.pp_exposed_overlapped * layout.vpp

@@ -603,7 +603,7 @@ OperationList head_operations(const Job& job, const LayerKey& key) {
   const Bytes traffic(job.profile.loss_bytes_per_logit * s.tokens * s.vocab_local);
   loss.bytes_forward = traffic * 0.5;
   loss.bytes_backward = traffic * 0.5;
-  loss.forward = memory_time(job, loss.bytes_forward, MemoryKind::plain);
+  loss.forward = memory_time(job, loss.bytes_forward, MemoryKind::plain) * job.profile.elementwise_factor;
   loss.input_gradient = loss.forward;
   list.add(loss);
   add_weight_gradients(job, s.vocab_local * s.h, list);

@@ -58,6 +58,7 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"fsdp_overlap_cost", &P::fsdp_overlap_cost, "cost of overlapped FSDP collectives over their isolated time"},
       {"pp_exposed_transfers", &P::pp_exposed_transfers, "exposed transfers per micro-batch, 1F1B"},
       {"pp_exposed_overlapped", &P::pp_exposed_overlapped, "exposed transfers per chunk with overlap"},
+      {"pp_scatter_gather", &P::pp_scatter_gather, "1: a stage's output is sent in tp parts and gathered"},
       {"ep_exposed", &P::ep_exposed, "exposed share of expert all-to-all without overlap"},
       {"ep_exposed_overlapped", &P::ep_exposed_overlapped, "the same with overlap"},
       {"expert_gemm_factor", &P::expert_gemm_factor, "rate of grouped products over the GPU constant"},
@@ -70,27 +71,28 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"fp8_cast_bytes", &P::fp8_cast_bytes, "quantisation traffic per product input element"},
       {"gradient_wire_bytes", &P::gradient_wire_bytes, "bytes of a reduced gradient"},
       {"far_network_exponent", &P::far_network_exponent, "network bandwidth falls with (nodes/16)^-x beyond 16 nodes"},
-      {"weight_bytes", &P::weight_bytes, "weights per parameter"},
-      {"gradient_bytes", &P::gradient_bytes, "gradients per parameter"},
-      {"optimizer_state_bytes", &P::optimizer_state_bytes, "optimizer states per parameter, divided by ZeRO"},
-      {"sharded_gradient_bytes", &P::sharded_gradient_bytes, "further gradient bytes divided by ZeRO-1"},
-      {"bucket_bytes", &P::bucket_bytes, "gradient buckets per parameter when dp > 1"},
-      {"shards_gradients", &P::shards_gradients, "1: ZeRO-1 divides the gradients too"},
-      {"unsynced_gradients", &P::unsynced_gradients, "1: FSDP keeps unsharded gradients between micro-batches"},
-      {"loss_allocated_per_logit", &P::loss_allocated_per_logit, "bytes per logit alive at the loss"},
-      {"head_input_bytes", &P::head_input_bytes, "times hidden per token, alive at the loss"},
-      {"dummy_weight_gradients", &P::dummy_weight_gradients, "1: one 16-bit buffer per distinct weight shape"},
-      {"activation_factor", &P::activation_factor, "kept activations over the counted list"},
-      {"constant_gib", &P::constant_gib, "GiB that no term explains"},
-      {"constant_tp_gib", &P::constant_tp_gib, "the same when tp > 1"},
-      {"context_gib", &P::context_gib, "driver context and libraries, GiB"},
-      {"context_p2p_gib", &P::context_p2p_gib, "the same once point-to-point transfers are used, further GiB"},
-      {"workspace_gib", &P::workspace_gib, "library workspaces, GiB"},
-      {"stage_buffer_bytes", &P::stage_buffer_bytes, "times hidden per token and micro-batch in flight when pp > 1"},
-      {"reserved_factor", &P::reserved_factor, "reserved over allocated memory"},
-      {"reserved_loss_factor", &P::reserved_loss_factor, "reserved minus allocated in loss transients"},
-      {"fsdp_prefetch_layers", &P::fsdp_prefetch_layers, "gathered layers alive at once"},
-      {"fsdp_gradient_pool", &P::fsdp_gradient_pool, "1: reduced gradients sit in a pool of their own"},
+      {"weight_bytes", &P::weight_bytes, "weights per parameter", true},
+      {"gradient_bytes", &P::gradient_bytes, "gradients per parameter", true},
+      {"optimizer_state_bytes", &P::optimizer_state_bytes, "optimizer states per parameter, divided by ZeRO", true},
+      {"bf16_gradient_bytes", &P::bf16_gradient_bytes, "further resident bytes per parameter in bf16", true},
+      {"sharded_gradient_bytes", &P::sharded_gradient_bytes, "further gradient bytes divided by ZeRO-1", true},
+      {"bucket_bytes", &P::bucket_bytes, "gradient buckets per parameter when dp > 1", true},
+      {"shards_gradients", &P::shards_gradients, "1: ZeRO-1 divides the gradients too", true},
+      {"unsynced_gradients", &P::unsynced_gradients, "1: FSDP keeps unsharded gradients between micro-batches", true},
+      {"loss_allocated_per_logit", &P::loss_allocated_per_logit, "bytes per logit alive at the loss", true},
+      {"head_input_bytes", &P::head_input_bytes, "times hidden per token, alive at the loss", true},
+      {"dummy_weight_gradients", &P::dummy_weight_gradients, "1: one 16-bit buffer per distinct weight shape", true},
+      {"activation_factor", &P::activation_factor, "kept activations over the counted list", true},
+      {"constant_gib", &P::constant_gib, "GiB that no term explains", true},
+      {"constant_tp_gib", &P::constant_tp_gib, "the same when tp > 1", true},
+      {"context_gib", &P::context_gib, "driver context and libraries, GiB", true},
+      {"context_p2p_gib", &P::context_p2p_gib, "the same once point-to-point transfers are used, further GiB", true},
+      {"workspace_gib", &P::workspace_gib, "library workspaces, GiB", true},
+      {"stage_buffer_bytes", &P::stage_buffer_bytes, "times hidden per token and micro-batch in flight when pp > 1", true},
+      {"reserved_factor", &P::reserved_factor, "reserved over allocated memory", true},
+      {"reserved_loss_factor", &P::reserved_loss_factor, "reserved minus allocated in loss transients", true},
+      {"fsdp_prefetch_layers", &P::fsdp_prefetch_layers, "gathered layers alive at once", true},
+      {"fsdp_gradient_pool", &P::fsdp_gradient_pool, "1: reduced gradients sit in a pool of their own", true},
   };
   return rows;
 }
@@ -206,8 +208,12 @@ void read_constants(ObjectReader in, FrameworkProfile& profile) {
       }
       profile.free_constants.push_back(b);
     }
-    entry.ignore("cite");
-    entry.ignore("interval");
+    if (auto interval = entry.optional_array("interval"); interval && interval->size() == 2) {
+      profile.intervals.push_back({std::string(row.key), interval->number(0, -1e9, 1e9), interval->number(1, -1e9, 1e9)});
+    }
+    if (entry.has("cite")) {
+      profile.cites.emplace_back(std::string(row.key), entry.text("cite"));
+    }
     entry.close();
   }
   for (const auto& key : in.keys()) {
@@ -329,7 +335,7 @@ FrameworkProfile ProfileSet::read_profile(const std::string& path) const {
     profile.step_error = interval->number("step", 0, 2);
     profile.memory_error = interval->number("memory", 0, 2);
     profile.step_error_known = interval->flag("from_residuals", false) ? 1 : 0;
-    interval->ignore("note");
+    profile.interval_note = interval->text("note", "");
     interval->close();
   }
   profile.fitted_on = root.text("fitted_on", "");

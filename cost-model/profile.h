@@ -142,6 +142,7 @@ struct FrameworkProfile {
   double fsdp_overlap_cost = 0.6;    ///< the same for FSDP gathers and scatters
   double pp_exposed_transfers = 2;   ///< exposed point-to-point transfers per micro-batch, 1F1B
   double pp_exposed_overlapped = 0.2;///< per chunk, interleaved with overlap
+  double pp_scatter_gather = 0;      ///< 1: without sequence parallelism 1/tp of a stage's output crosses the network
   double ep_exposed = 1;             ///< share of expert all-to-all exposed without overlap
   double ep_exposed_overlapped = 0.3;
   double expert_gemm_factor = 0.8;   ///< rate of grouped products over the GPU constant
@@ -159,6 +160,7 @@ struct FrameworkProfile {
   double weight_bytes = 2;
   double gradient_bytes = 4;
   double optimizer_state_bytes = 12;
+  double bf16_gradient_bytes = 0;    ///< further resident bytes per parameter when training in bf16
   double sharded_gradient_bytes = 0; ///< further bytes per parameter divided by the shard group
   double bucket_bytes = 0;           ///< resident when dp > 1
   double shards_gradients = 0;       ///< 1: ZeRO-1 divides gradients as the optimizer
@@ -191,9 +193,12 @@ struct FrameworkProfile {
     double low = 0, high = 0;
   };
   std::vector<Bounds> free_constants;   ///< what --fit may move
+  std::vector<Bounds> intervals;        ///< 80 % intervals of fitted values
+  std::vector<std::pair<std::string, std::string>> cites;  ///< key -> what its value rests on
   double step_error = 0.15;             ///< half width of the 80 % interval of the step time, relative
   double memory_error = 0.05;
   double step_error_known = 0;          ///< 1 when the widths come from residuals
+  std::string interval_note;            ///< what the widths rest on
   std::string fitted_on;
   int fitted_count() const;
 };
@@ -201,6 +206,7 @@ struct ProfileScalarRow {
   std::string_view key;
   double FrameworkProfile::*field;
   std::string_view meaning;
+  bool memory = false;  ///< decides memory, not time
 };
 /// Every scalar of a profile by its JSON key.
 const std::vector<ProfileScalarRow>& profile_scalars();

@@ -13,6 +13,14 @@ namespace {
 
 constexpr std::int64_t kMany = 1'000'000'000;
 
+/// Joins values into one comparable text.
+template <class... Values>
+void note(std::string& text, const Values&... values) {
+  std::ostringstream out;
+  ((out << '|' << values), ...);
+  text += out.str();
+}
+
 struct KernelRow {
   std::string_view name;
   AttentionKernel kernel;
@@ -28,6 +36,16 @@ constexpr std::array<KernelRow, 7> kKernels{{
     {"cudnn attention", AttentionKernel::flash, true},
 }};
 
+/// A missing key whose misspelt twin is there is reported as the twin's warning only: here it skips the record.
+void require(const ObjectReader& in, std::string_view part, const std::vector<std::string_view>& keys,
+             RunRecord& record) {
+  for (const auto key : keys) {
+    if (!in.has(key) && record.skipped.empty()) {
+      record.skipped = std::string(part) + ": missing key \"" + std::string(key) + "\"";
+    }
+  }
+}
+
 /// The framework word of a record: "lab" is our plain PyTorch program, anything unknown is priced as plain FSDP.
 Framework framework_of(const std::string& word, bool& known) {
   known = true;
@@ -41,7 +59,9 @@ Framework framework_of(const std::string& word, bool& known) {
   return Framework::fsdp;
 }
 
-void read_model(ObjectReader in, ModelSpec& model) {
+void read_model(ObjectReader in, RunRecord& record) {
+  auto& model = record.model;
+  require(in, "model", {"layers", "hidden", "heads", "vocab"}, record);
   model.name = in.text("name", "unnamed");
   model.architecture = "tpplan";
   model.layers = static_cast<int>(in.count("layers", 1, 10000));
@@ -60,6 +80,7 @@ void read_model(ObjectReader in, ModelSpec& model) {
     spec.expert_ffn = static_cast<int>(moe->count("expert_ffn", 1, 1000000));
     spec.shared_ffn = static_cast<int>(moe->count("shared_ffn", 0, 1000000, 0));
     const int dense = static_cast<int>(moe->count("dense_layers", 0, 10000, 0));
+    moe->close();
     model.moe_layers.assign(static_cast<std::size_t>(model.layers), 1);
     for (int layer = 0; layer < std::min(dense, model.layers); ++layer) {
       model.moe_layers[static_cast<std::size_t>(layer)] = 0;
@@ -75,6 +96,7 @@ void read_model(ObjectReader in, ModelSpec& model) {
     latent.qk_nope = static_cast<int>(mla->count("qk_nope", 0, 100000));
     latent.qk_rope = static_cast<int>(mla->count("qk_rope", 0, 100000));
     latent.v = static_cast<int>(mla->count("v", 1, 100000));
+    mla->close();
     model.latent = latent;
   }
   if (!model.gated_mlp) {
@@ -84,7 +106,21 @@ void read_model(ObjectReader in, ModelSpec& model) {
     model.output_bias = true;
     model.mlp_bias = true;
   }
-  in.ignore_rest();
+  in.close();
+}
+
+std::string model_text(const ModelSpec& m) {
+  std::string text;
+  note(text, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn_hidden, m.vocab, m.gated_mlp,
+       m.tied_embeddings, m.mtp_layers);
+  if (m.moe) {
+    note(text, "moe", m.moe->experts, m.moe->top_k, m.moe->expert_ffn, m.moe->shared_ffn);
+    note(text, std::count(m.moe_layers.begin(), m.moe_layers.end(), 1));
+  }
+  if (m.latent) {
+    note(text, "mla", m.latent->q_lora, m.latent->kv_lora, m.latent->qk_nope, m.latent->qk_rope, m.latent->v);
+  }
+  return text;
 }
 
 Switch read_switch(ObjectReader& in, std::string_view key) {
@@ -109,15 +145,22 @@ void read_recompute(ObjectReader& in, RunRecord& record) {
       std::uint16_t mask = 0;
       for (auto name : in.texts("recompute_modules")) {
         name = name == "layernorm" ? "norm" : name;
-        mask = static_cast<std::uint16_t>(mask | value_in(kRecomputeModuleNames, name).value_or(std::uint16_t{0}));
+        const auto module = value_in(kRecomputeModuleNames, name);
+        if (!module) {
+          in.warning("recompute_modules", "unknown module \"" + name + "\", not recomputed");
+        }
+        mask = static_cast<std::uint16_t>(mask | module.value_or(std::uint16_t{0}));
       }
       layout.recompute_modules = mask;
     }
   }
+  in.ignore("recompute_modules");
+  in.ignore("recompute_detail");
 }
 
 void read_training(ObjectReader in, RunRecord& record) {
   auto& training = record.training;
+  require(in, "training", {"seq", "global_batch"}, record);
   training.seq = static_cast<int>(in.count("seq", 1, kMany));
   training.global_batch = static_cast<int>(in.count("global_batch", 1, kMany));
   record.layout.micro_batch = static_cast<int>(in.count("micro_batch", 1, kMany, 1));
@@ -131,13 +174,16 @@ void read_training(ObjectReader in, RunRecord& record) {
   training.flash_attention = in.flag("flash_attention", true);
   training.kernel = training.flash_attention ? AttentionKernel::flash : AttentionKernel::fused_softmax;
   record.kernel = in.text("kernel", "");
-  for (const auto& row : kKernels) {
-    if (row.name == record.kernel) {
-      training.kernel = row.kernel;
-      training.fused_norm = row.fused_norm;
-    }
+  const auto* kernel =
+      std::find_if(kKernels.begin(), kKernels.end(), [&](const auto& row) { return row.name == record.kernel; });
+  if (kernel != kKernels.end()) {
+    training.kernel = kernel->kernel;
+    training.fused_norm = kernel->fused_norm;
+  } else if (!record.kernel.empty()) {
+    in.warning("kernel", "unknown kernel \"" + record.kernel + "\", priced by flash_attention");
   }
-  training.compiled = in.text("compile", "none") != "none";
+  const auto compile = in.text("compile", "none");
+  training.compiled = compile != "none";
   training.cuda_graphs = in.flag("cuda_graphs", false);
   const auto loss = in.text("loss", "");
   training.loss = loss == "plain"     ? Loss::plain
@@ -149,10 +195,15 @@ void read_training(ObjectReader in, RunRecord& record) {
                         : dispatcher.rfind("deepep", 0) == 0 ? Dispatcher::deepep
                                                             : Dispatcher::all_to_all;
   const auto optimizer = in.text("optimizer", "adam");
-  record.layout.optimizer = value_in(kOptimizerNames, optimizer).value_or(Optimizer::adam);
-  if (in.has("offload")) {
-    record.layout.offload = in.text("offload").find("optimizer") != std::string::npos ? Offload::optimizer
-                                                                                     : Offload::activations;
+  if (const auto found = value_in(kOptimizerNames, optimizer)) {
+    record.layout.optimizer = *found;
+  } else {
+    in.error("optimizer", "unknown optimizer \"" + optimizer + "\"");
+  }
+  const auto offload = in.text("offload", "none");
+  if (offload != "none") {
+    record.layout.offload =
+        offload.find("optimizer") != std::string::npos ? Offload::optimizer : Offload::activations;
   }
   if (auto overlap = in.optional_object("overlap")) {
     training.overlap_dp_grad = read_switch(*overlap, "dp_grad");
@@ -160,15 +211,28 @@ void read_training(ObjectReader in, RunRecord& record) {
     training.overlap_tp = read_switch(*overlap, "tp");
     training.overlap_pp = read_switch(*overlap, "pp");
     training.overlap_ep = read_switch(*overlap, "ep");
-    overlap->ignore_rest();
+    overlap->close();
   }
   if (auto peft = in.optional_object("peft")) {
     training.peft = peft->text("method", "lora") == "qlora" ? PeftMethod::qlora : PeftMethod::lora;
     record.skipped = "fine-tuning with adapters is not priced";
-    peft->ignore_rest();
+    for (const auto key : {"rank", "alpha", "targets", "dropout"}) {
+      peft->ignore(key);
+    }
+    peft->close();
   }
   read_recompute(in, record);
-  in.ignore_rest();
+  const auto routing = in.text("routing", "");
+  const bool fp8_gather = in.flag("fp8_gather", false);
+  in.close();
+
+  note(record.sweep_key, training.seq, training.global_batch, precision, training.fp8_recipe, fp8_gather,
+       training.flash_attention, record.kernel, compile, training.cuda_graphs, loss, dispatcher, optimizer, offload,
+       routing);
+  for (const auto overlap : {training.overlap_dp_grad, training.overlap_dp_param, training.overlap_tp,
+                             training.overlap_pp, training.overlap_ep}) {
+    note(record.sweep_key, static_cast<int>(overlap));
+  }
 }
 
 void read_layout(ObjectReader in, RunRecord& record) {
@@ -198,7 +262,7 @@ void read_layout(ObjectReader in, RunRecord& record) {
       record.training.layers_per_stage.push_back(static_cast<int>(layers));
     }
   }
-  in.ignore_rest();
+  in.close();
 }
 
 /// The intra-node link the record names, when it is not the GPU's usual one.
@@ -226,16 +290,21 @@ void apply_intra(const std::string& intra, ClusterSpec& cluster) {
 }
 
 void read_hardware(ObjectReader in, RunRecord& record, const GpuCatalogue& catalogue) {
+  require(in, "hardware", {"gpu", "gpus"}, record);
   record.gpu_id = in.text("gpu");
   const int gpus = static_cast<int>(in.count("gpus", 1, kMany));
   const int per_node = static_cast<int>(in.count("gpus_per_node", 1, 1024, 8));
   const int domain = static_cast<int>(in.count("fast_domain", 0, 100000, 0));
   const double gbps = in.number("inter_gbps_per_gpu", 0, 1e6, 0);
   const auto intra = in.text("intra", "nvlink");
-  in.ignore_rest();
+  const auto network_name = in.text("network", "");
+  in.close();
+  note(record.sweep_key, record.gpu_id, gpus, per_node, domain, gbps, intra, network_name);
   const auto* gpu = catalogue.try_find(record.gpu_id);
   if (gpu == nullptr) {
-    record.skipped = "GPU \"" + record.gpu_id + "\" is not in the catalogue";
+    if (record.skipped.empty()) {
+      record.skipped = "GPU \"" + record.gpu_id + "\" is not in the catalogue";
+    }
     return;
   }
   const int nodes = (gpus + per_node - 1) / per_node;
@@ -254,27 +323,14 @@ void read_measured(ObjectReader in, Measured& measured) {
   measured.reserved_gib = optional("reserved_gib");
   measured.device_used_gib = optional("device_used_gib");
   measured.out_of_memory = in.flag("oom", false);
+  in.ignore("step_stat");
   const auto kind = in.text("peak_mem_kind", "unknown");
   for (const auto figure : {MemoryFigure::allocated, MemoryFigure::reserved, MemoryFigure::device}) {
     if (name_of(figure) == kind) {
       measured.peak_kind = figure;
     }
   }
-  in.ignore_rest();
-}
-
-/// Everything that a sweep holds constant: model, hardware and training without micro-batch and recomputation.
-std::string sweep_text(const RunRecord& r) {
-  const auto& m = r.model;
-  const auto& t = r.training;
-  std::ostringstream key;
-  key << r.file << '|' << r.framework << '|' << r.date << '|' << m.name << '|' << m.layers << '|' << m.hidden << '|'
-      << m.heads << '|' << m.ffn_hidden << '|' << m.vocab << '|' << r.gpu_id << '|' << r.cluster.gpus() << '|'
-      << r.cluster.gpus_per_node << '|' << t.seq << '|' << t.global_batch << '|' << static_cast<int>(t.precision) << '|'
-      << t.flash_attention << '|' << r.kernel << '|' << t.compiled << '|' << t.cuda_graphs << '|'
-      << static_cast<int>(t.loss) << '|' << static_cast<int>(r.layout.optimizer) << '|'
-      << static_cast<int>(t.dispatcher);
-  return key.str();
+  in.close();
 }
 
 RunRecord parse_line(const std::string& file, int line, const std::string& text, const GpuCatalogue& catalogue,
@@ -298,7 +354,9 @@ RunRecord parse_line(const std::string& file, int line, const std::string& text,
     if (!known) {
       warnings += place + ": warning: unknown framework \"" + record.framework + "\", priced as fsdp\n";
     }
-    read_model(in.object("model"), record.model);
+    note(record.sweep_key, record.group, record.framework, record.date);
+    read_model(in.object("model"), record);
+    record.sweep_key += model_text(record.model);
     read_hardware(in.object("hardware"), record, catalogue);
     read_training(in.object("training"), record);
     read_layout(in.object("layout"), record);
@@ -306,27 +364,35 @@ RunRecord parse_line(const std::string& file, int line, const std::string& text,
     if (in.has("assumed")) {
       record.assumed = in.texts("assumed");
     }
+    // TorchTitan checkpoints per operation unless told otherwise: its habit stands in for what a source does not state.
+    if (record.training.framework == Framework::torchtitan && record.layout.recompute == RecomputeKind::none &&
+        std::find(record.assumed.begin(), record.assumed.end(), "training.recompute") != record.assumed.end()) {
+      record.layout.recompute = RecomputeKind::selective_op;
+    }
     for (const auto key : {"source", "notes", "profile_ms", "stated_bubble_rate", "measured_extra"}) {
       in.ignore(key);
     }
     in.close();
     for (const auto& diagnostic : document.diagnostics()) {
-      const bool unknown_key = diagnostic.message.rfind("unknown key", 0) == 0;
+      const bool unknown_key = diagnostic.message.find("unknown key \"") != std::string::npos;
       if (diagnostic.severity == Diagnostic::Severity::error && !unknown_key) {
         if (record.skipped.empty()) {
           record.skipped = diagnostic.message;
         }
       } else {
-        warnings += place + ": warning: " + diagnostic.message + "\n";
+        warnings += place + ": warning: " + diagnostic.message +
+                    (diagnostic.hint.empty() ? "" : "; " + diagnostic.hint) + "\n";
       }
     }
   } catch (const SpecError& error) {
     record.skipped = error.diagnostics().empty() ? error.what() : error.diagnostics().front().message;
     record.group = std::filesystem::path(file).stem().string();
   }
-  record.sweep_key = sweep_text(record);
-  record.input_key = record.sweep_key + "|" + to_text(record.layout) + "|" + std::to_string(record.layout.shard_group) +
-                     "|" + recompute_text(record.layout);
+  record.input_key = record.sweep_key;
+  note(record.input_key, to_text(record.layout));
+  for (const int layers : record.training.layers_per_stage) {
+    note(record.input_key, layers);
+  }
   return record;
 }
 
