@@ -6,6 +6,22 @@ foreach(program IN ITEMS tpplan comm-bench)
     install(TARGETS ${program} RUNTIME)
   endif()
 endforeach()
+if(TARGET tpplan)
+  # The program writes its own manual page and completion scripts, so that they cannot differ from --help.
+  set(made ${PROJECT_BINARY_DIR}/made-by-tpplan)
+  install(CODE "
+    file(MAKE_DIRECTORY ${made})
+    foreach(job IN ITEMS help:--man:tpplan.1 completion:bash:tpplan completion:zsh:_tpplan completion:fish:tpplan.fish)
+      string(REPLACE : \";\" job \"\${job}\")
+      list(POP_BACK job file)
+      execute_process(COMMAND ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/tpplan \${job} OUTPUT_FILE ${made}/\${file}
+                      COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()")
+  install(FILES ${made}/tpplan.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${made}/tpplan DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${made}/_tpplan DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${made}/tpplan.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()
 install(DIRECTORY models clusters DESTINATION ${CMAKE_INSTALL_DATADIR}/tpplan FILES_MATCHING PATTERN *.json PATTERN *.md)
 
 install(TARGETS tpplan_cost_model EXPORT tpplan ARCHIVE FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tpplan)
