@@ -66,6 +66,11 @@ Ratchet load_ratchet(const std::string& path) {
   root.ignore("schema_version");
   root.ignore("mean_of_medians");
   Ratchet ratchet;
+  if (auto coverage = root.optional_object("left_out_coverage80")) {
+    ratchet.left_out_coverage_step = coverage->number("step", 0, 1);
+    ratchet.left_out_coverage_memory = coverage->number("memory", 0, 1);
+    coverage->close();
+  }
   auto groups = root.array("groups");
   for (std::size_t i = 0; i < groups.size(); ++i) {
     auto in = groups.object(i);
@@ -89,6 +94,12 @@ std::string to_json(const Ratchet& ratchet) {
   json.key("mean_of_medians").begin_line_object();
   json.field("step", rounded(ratchet.mean_step())).field("memory", rounded(ratchet.mean_memory()));
   json.end_object();
+  if (ratchet.left_out_coverage_step && ratchet.left_out_coverage_memory) {
+    json.key("left_out_coverage80").begin_line_object();
+    json.field("step", rounded(*ratchet.left_out_coverage_step));
+    json.field("memory", rounded(*ratchet.left_out_coverage_memory));
+    json.end_object();
+  }
   json.key("groups").begin_array();
   for (const auto& [name, row] : ratchet.groups) {
     json.begin_line_object();

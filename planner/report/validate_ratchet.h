@@ -19,6 +19,8 @@ struct RatchetRow {
 /// tests/data/ratchet.json: what the shipped profiles reached on the recorded runs.
 struct Ratchet {
   std::map<std::string, RatchetRow> groups;
+  /// Share of left-out runs (each model in turn) inside their 80 % interval.
+  std::optional<double> left_out_coverage_step, left_out_coverage_memory;
   [[nodiscard]] double mean_step() const;  ///< mean of the groups' medians
   [[nodiscard]] double mean_memory() const;
 };
