@@ -400,9 +400,10 @@ class Parser {
     }
     if (peek() != ',') {
       const bool next_item = peek() == '"' || peek() == '{' || peek() == '[' || is_word(peek()) || peek() == '-';
-      fail(next_item ? value_end : at_, next_item
-                                            ? "missing comma before " + shown(at_)
-                                            : std::string("expected \",\" or \"") + close + "\", got " + shown(at_));
+      if (next_item) {
+        fail(value_end, "missing comma", "put a comma here");
+      }
+      fail(at_, std::string("expected \",\" or \"") + close + "\", got " + shown(at_));
     }
     const std::size_t comma = at_++;
     skip_blanks();

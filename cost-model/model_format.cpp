@@ -119,10 +119,9 @@ void detail::complete_shapes(ObjectReader& object, const ShapeKeys& keys, ModelS
   }
   if (model.head_dim == 0) {
     if (heads_known && object.good(keys.hidden) && model.hidden % model.heads != 0) {
-      object.error(
-          keys.heads,
-          std::to_string(model.heads) + " heads do not divide " + keys.hidden + " " + std::to_string(model.hidden),
-          "or give " + keys.head_dim);
+      object.error(keys.heads,
+                   std::to_string(model.heads) + " does not divide " + keys.hidden + " " + std::to_string(model.hidden),
+                   "or give " + keys.head_dim);
     }
     model.head_dim = std::max(1, model.hidden / model.heads);
   }
@@ -131,8 +130,8 @@ void detail::complete_shapes(ObjectReader& object, const ShapeKeys& keys, ModelS
     model.assumed.push_back(keys.kv_heads + " = " + std::to_string(model.heads) + ": not given, as many as " +
                             keys.heads);
   } else if (heads_known && object.good(keys.kv_heads) && model.heads % model.kv_heads != 0) {
-    object.error(keys.kv_heads, std::to_string(model.kv_heads) + " does not divide the " + std::to_string(model.heads) +
-                                    " of " + keys.heads);
+    object.error(keys.kv_heads,
+                 std::to_string(model.kv_heads) + " does not divide " + keys.heads + " " + std::to_string(model.heads));
   }
   const double parameters = rough_parameters(model);
   if (parameters > kMaxParameters) {
