@@ -1,0 +1,314 @@
+#include "planner/layout_scan.h"
+
+#include <algorithm>
+
+namespace tpplan {
+namespace {
+
+const AxisChoice& choice_of(const SearchSpace& space, std::int32_t Layout::*axis) {
+  std::size_t i = 0;
+  while (kAxes[i].field != axis) {
+    ++i;
+  }
+  return space.axes[i];
+}
+
+std::vector<int> divisors(int number) {
+  std::vector<int> all;
+  for (int divisor = 1; divisor <= number; ++divisor) {
+    if (number % divisor == 0) {
+      all.push_back(divisor);
+    }
+  }
+  return all;
+}
+
+/// What was asked for, in ascending order without repeats and without numbers below one; else `open`.
+std::vector<int> values_or(const AxisChoice& choice, std::vector<int> open) {
+  if (choice.values.empty()) {
+    return open;
+  }
+  std::vector<int> values;
+  for (const int value : choice.values) {
+    if (value >= 1) {
+      values.push_back(value);
+    }
+  }
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+template <class T>
+std::vector<T> values_or(const std::vector<T>& values, std::vector<T> open) {
+  return values.empty() ? open : values;
+}
+
+std::vector<int> open_micro_batches(int global_batch) {
+  std::vector<int> sizes;
+  for (int size = 1; size <= std::min(64, global_batch); ++size) {
+    const bool power_of_two = (size & (size - 1)) == 0;
+    if (global_batch % size == 0 && (power_of_two || size <= 8)) {
+      sizes.push_back(size);
+    }
+  }
+  return sizes;
+}
+
+/// Chunks per rank that leave no virtual stage a layer short, or only the ends, which hold embedding and head.
+std::vector<int> open_chunks(int layers, int pp) {
+  std::vector<int> chunks;
+  for (int vpp = 2; vpp <= (layers + 2) / pp; ++vpp) {
+    const int stages = pp * vpp;
+    if (layers % stages == 0 || (layers + 1) % stages == 0 || (layers + 2) % stages == 0) {
+      chunks.push_back(vpp);
+    }
+  }
+  return chunks;
+}
+
+bool stages_are_given(const Job& job, int pp, int vpp) {
+  const auto& given = job.training.layers_per_stage;
+  return given.empty() || static_cast<int>(given.size()) == pp || static_cast<int>(given.size()) == pp * vpp;
+}
+
+std::vector<LayoutSpace::Pipeline> open_pipelines(const Job& job, const SearchSpace& space, int pp) {
+  const AxisChoice& asked = choice_of(space, &Layout::vpp);
+  const auto& offered = habits_of(job.training.framework).schedules;
+  const bool interleaves = std::find(offered.begin(), offered.end(), Schedule::interleaved) != offered.end();
+  const std::vector<int> even = pp > 1 ? open_chunks(job.model.layers, pp) : std::vector<int>{};
+  std::vector<LayoutSpace::Pipeline> pipelines;
+  if (space.schedules.empty()) {
+    std::vector<int> open{1};
+    if (interleaves) {
+      open.insert(open.end(), even.begin(), even.end());
+    }
+    for (const int vpp : values_or(asked, open)) {
+      pipelines.push_back({pp, vpp, vpp > 1 ? Schedule::interleaved : Schedule::f1b1, 0});
+    }
+    return pipelines;
+  }
+  for (const Schedule schedule : space.schedules) {
+    const std::vector<int> open = schedule == Schedule::interleaved ? even
+                                  : schedule == Schedule::zb_v      ? std::vector<int>{2}
+                                                                    : std::vector<int>{1};
+    for (const int vpp : values_or(asked, open)) {
+      pipelines.push_back({pp, vpp, schedule, 0});
+    }
+  }
+  return pipelines;
+}
+
+std::vector<LayoutSpace::Sharding> shardings(const SearchSpace& space, const std::vector<int>& zero) {
+  std::vector<LayoutSpace::Sharding> all;
+  for (const int stage : zero) {
+    for (const int group : values_or<int>(space.shard_group, {0})) {
+      for (const Offload offload : values_or<Offload>(space.offloads, {Offload::none})) {
+        for (const Optimizer optimizer : values_or<Optimizer>(space.optimizers, {Optimizer::adam})) {
+          all.push_back({static_cast<std::uint8_t>(stage), group, offload, optimizer});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+/// Layer keys of one (tp, cp): experts, micro-batch, sequence parallelism, recomputation, kind and order of ranks.
+void add_layers(const Job& job, const SearchSpace& space, int tp, int cp, std::vector<Layout>& layers) {
+  const FrameworkHabits& habits = habits_of(job.training.framework);
+  Layout layout = usual_layout(job);
+  layout.zero = 0;
+  layout.tp = tp;
+  layout.cp = cp;
+  const bool moe = job.model.moe.has_value();
+  const bool slices = job.training.seq % (std::int64_t{cp} * tp) == 0;
+  const std::vector<bool> sequence_parallel = values_or<bool>(space.sequence_parallel, {tp > 1 && slices});
+  std::vector<CpType> cp_types = values_or<CpType>(space.cp_types, {habits.cp_types.front()});
+  if (cp == 1) {
+    cp_types.resize(1);
+  }
+  const std::vector<int> expert_splits = moe && tp > 1 ? std::vector<int>{1, tp} : std::vector<int>{1};
+  for (const int ep :
+       values_or(choice_of(space, &Layout::ep), moe ? divisors(job.model.moe->experts) : std::vector<int>{1})) {
+    for (const int etp : values_or(choice_of(space, &Layout::etp), expert_splits)) {
+      for (const int micro_batch :
+           values_or(choice_of(space, &Layout::micro_batch), open_micro_batches(job.training.global_batch))) {
+        for (const bool split : sequence_parallel) {
+          for (const std::string& recompute : values_or<std::string>(space.recompute, habits.recompute)) {
+            for (const CpType cp_type : cp_types) {
+              for (const RanksOrder order : values_or<RanksOrder>(space.ranks_orders, {RanksOrder::tp_cp_dp_pp})) {
+                layout.ep = ep;
+                layout.etp = etp;
+                layout.micro_batch = micro_batch;
+                layout.sequence_parallel = split;
+                (void)set_recompute(layout, recompute);
+                layout.cp_type = cp_type;
+                layout.ranks_order = order;
+                layers.push_back(layout);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+LayoutSpace layout_space(const Job& job, const SearchSpace& space) {
+  LayoutSpace result;
+  const int world = job.cluster.gpus();
+  const std::vector<int> world_divisors = divisors(world);
+  const AxisChoice& tp_choice = choice_of(space, &Layout::tp);
+  const AxisChoice& cp_choice = choice_of(space, &Layout::cp);
+  const AxisChoice& pp_choice = choice_of(space, &Layout::pp);
+  for (const int tp : values_or(tp_choice, world_divisors)) {
+    for (const int cp : values_or(cp_choice, world % tp == 0 ? divisors(world / tp) : std::vector<int>{1})) {
+      add_layers(job, space, tp, cp, result.layers);
+    }
+  }
+  result.pipelines_given = !pp_choice.values.empty();
+  for (const int pp : values_or(pp_choice, world_divisors)) {
+    for (LayoutSpace::Pipeline pipeline : open_pipelines(job, space, pp)) {
+      pipeline.shape = result.shapes.size();
+      const auto same = std::find_if(result.shapes.begin(), result.shapes.end(), [&](const PipelineShape& shape) {
+        return shape.pp == pipeline.pp && shape.vpp == pipeline.vpp;
+      });
+      if (same != result.shapes.end()) {
+        pipeline.shape = static_cast<std::size_t>(same - result.shapes.begin());
+      } else if (stages_are_given(job, pipeline.pp, pipeline.vpp)) {
+        result.shapes.push_back(pipeline_shape(job, pipeline.pp, pipeline.vpp));
+      } else {
+        result.shapes.push_back({pipeline.pp, pipeline.vpp, {}, {}});
+      }
+      result.pipelines.push_back(pipeline);
+    }
+  }
+  const std::vector<int> tried = values_or<int>(space.zero, habits_of(job.training.framework).tried_zero);
+  result.shardings = shardings(space, tried);
+  result.alone = shardings(space, space.zero.empty() ? std::vector<int>{0} : tried);
+  result.dp = choice_of(space, &Layout::dp);
+  return result;
+}
+
+LayoutScan::LayoutScan(const Job& job, const LayoutSpace& space, Objective objective, std::size_t top_k)
+    : job_(job), space_(space), objective_(objective), top_k_(top_k) {
+  const auto& all = rules();
+  const auto first_at = [&all](RuleDepth depth) {
+    return static_cast<std::size_t>(
+        std::find_if(all.begin(), all.end(), [depth](const Rule& rule) { return rule.depth >= depth; }) - all.begin());
+  };
+  first_pipeline_rule_ = first_at(RuleDepth::pipeline);
+  first_data_rule_ = first_at(RuleDepth::data);
+  stats_.rejected.assign(all.size(), 0);
+  heap_.reserve(top_k + 1);
+}
+
+void LayoutScan::visit(std::size_t layer_key) {
+  const auto& all = rules();
+  const auto first_broken = [&](const Layout& layout, std::size_t begin, std::size_t end) {
+    while (begin < end && !all[begin].broken(job_, layout)) {
+      ++begin;
+    }
+    return begin;
+  };
+  Layout layout = space_.layers[layer_key];
+  const std::size_t layer_rule = first_broken(layout, 0, first_pipeline_rule_);
+  const std::int64_t world = job_.cluster.gpus();
+  const std::int64_t inside = std::int64_t{layout.tp} * layout.cp;
+  std::optional<LayerCosts> costs;
+  for (const LayoutSpace::Pipeline& pipeline : space_.pipelines) {
+    const std::int64_t product = inside * pipeline.pp;
+    const bool divides = world % product == 0;
+    // Axes left open take only values that divide; one impossible combination stands for those that were asked for.
+    if (!divides && !space_.pipelines_given && (world % inside == 0 || pipeline.pp > 1)) {
+      continue;
+    }
+    layout.dp = static_cast<std::int32_t>(std::max<std::int64_t>(1, world / product));
+    if (divides && !space_.dp.allows(layout.dp)) {
+      continue;
+    }
+    const auto& shardings = layout.dp * layout.cp == 1 ? space_.alone : space_.shardings;
+    const auto count = static_cast<std::int64_t>(shardings.size());
+    stats_.enumerated += count;
+    if (layer_rule < first_pipeline_rule_) {
+      stats_.rejected[layer_rule] += count;
+      continue;
+    }
+    layout.pp = pipeline.pp;
+    layout.vpp = pipeline.vpp;
+    layout.schedule = pipeline.schedule;
+    const std::size_t pipeline_rule = first_broken(layout, first_pipeline_rule_, first_data_rule_);
+    if (pipeline_rule < first_data_rule_) {
+      stats_.rejected[pipeline_rule] += count;
+      continue;
+    }
+    for (const LayoutSpace::Sharding& sharding : shardings) {
+      layout.zero = sharding.zero;
+      layout.shard_group = sharding.shard_group;
+      layout.offload = sharding.offload;
+      layout.optimizer = sharding.optimizer;
+      const std::size_t data_rule = first_broken(layout, first_data_rule_, all.size());
+      if (data_rule < all.size()) {
+        ++stats_.rejected[data_rule];
+        continue;
+      }
+      if (!costs) {
+        costs = layer_costs(job_, tpplan::layer_key(layout));
+      }
+      price(layout, *costs, space_.shapes[pipeline.shape]);
+    }
+  }
+}
+
+void LayoutScan::price(const Layout& layout, const LayerCosts& costs, const PipelineShape& shape) {
+  const Estimate estimate = combine(job_, layout, costs, shape);
+  const double seconds = estimate.step.total().raw();
+  const double bytes = estimate.memory.total().raw();
+  if (verdict(estimate.memory, job_.training.memory_headroom) == Fits::no) {
+    ++stats_.out_of_memory;
+    const Ranked candidate{bytes, seconds, layout};
+    if (!closest_ || candidate < *closest_) {
+      closest_ = candidate;
+    }
+    return;
+  }
+  ++stats_.ranked;
+  keep(objective_ == Objective::memory ? Ranked{bytes, seconds, layout} : Ranked{seconds, bytes, layout});
+}
+
+void LayoutScan::keep(const Ranked& candidate) {
+  if (heap_.size() == top_k_) {
+    if (top_k_ == 0 || !(candidate < heap_.front())) {
+      return;
+    }
+    std::pop_heap(heap_.begin(), heap_.end());
+    heap_.pop_back();
+  }
+  heap_.push_back(candidate);
+  std::push_heap(heap_.begin(), heap_.end());
+}
+
+void LayoutScan::merge(const LayoutScan& other) {
+  stats_.enumerated += other.stats_.enumerated;
+  for (std::size_t i = 0; i < stats_.rejected.size(); ++i) {
+    stats_.rejected[i] += other.stats_.rejected[i];
+  }
+  stats_.out_of_memory += other.stats_.out_of_memory;
+  stats_.ranked += other.stats_.ranked;
+  for (const Ranked& candidate : other.heap_) {
+    keep(candidate);
+  }
+  if (other.closest_ && (!closest_ || *other.closest_ < *closest_)) {
+    closest_ = other.closest_;
+  }
+}
+
+std::vector<LayoutScan::Ranked> LayoutScan::best() const {
+  std::vector<Ranked> ordered = heap_;
+  std::sort(ordered.begin(), ordered.end());
+  return ordered;
+}
+
+}  // namespace tpplan

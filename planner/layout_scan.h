@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/search.h"
+
+namespace tpplan {
+
+/// The candidates of a search, laid out for its loops: layer keys outside, then pipelines, then what data parallelism
+/// leaves open. A candidate is one of each whose tp * pp * cp divides the world (or was asked for all the same).
+struct LayoutSpace {
+  struct Pipeline {
+    std::int32_t pp = 1, vpp = 1;
+    Schedule schedule = Schedule::f1b1;
+    std::size_t shape = 0;  ///< index into shapes
+  };
+  struct Sharding {
+    std::uint8_t zero = 0;
+    std::int32_t shard_group = 0;
+    Offload offload = Offload::none;
+    Optimizer optimizer = Optimizer::adam;
+  };
+  std::vector<Layout> layers;  ///< fields of RuleDepth::layer set, the others at their defaults
+  std::vector<Pipeline> pipelines;
+  std::vector<PipelineShape> shapes;  ///< per (pp, vpp); empty groups where the layers cannot be laid out
+  std::vector<Sharding> shardings;
+  std::vector<Sharding> alone;  ///< the same for a single data-parallel rank
+  AxisChoice dp;
+  bool pipelines_given = false;  ///< pp was asked for: combinations that do not divide the world count as rejected
+};
+
+LayoutSpace layout_space(const Job& job, const SearchSpace& space);
+
+/// The inner loops of the search over some of a space's layer keys, keeping the best layouts seen so far.
+class LayoutScan {
+ public:
+  LayoutScan(const Job& job, const LayoutSpace& space, Objective objective, std::size_t top_k);
+
+  /// Enumerates, checks and prices every candidate of one layer key. Allocates nothing.
+  void visit(std::size_t layer_key);
+
+  /// Adds what another scan of the same space has seen.
+  void merge(const LayoutScan& other);
+
+  /// A layout with what it is ordered by.
+  struct Ranked {
+    double value = 0, second = 0;
+    Layout layout;
+    friend auto operator<=>(const Ranked&, const Ranked&) = default;
+  };
+  [[nodiscard]] const SearchStats& stats() const { return stats_; }
+  [[nodiscard]] std::vector<Ranked> best() const;  ///< best first
+  [[nodiscard]] const std::optional<Ranked>& closest() const { return closest_; }
+
+ private:
+  void price(const Layout& layout, const LayerCosts& costs, const PipelineShape& shape);
+  void keep(const Ranked& candidate);
+
+  const Job& job_;
+  const LayoutSpace& space_;
+  Objective objective_;
+  std::size_t top_k_;
+  std::size_t first_pipeline_rule_ = 0, first_data_rule_ = 0;
+  SearchStats stats_;
+  std::vector<Ranked> heap_;  ///< worst on top
+  std::optional<Ranked> closest_;
+};
+
+}  // namespace tpplan

@@ -1,0 +1,123 @@
+#include "planner/search.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <numeric>
+#include <thread>
+
+#include "planner/layout_scan.h"
+
+namespace tpplan {
+namespace {
+
+/// Share of the 80 % half width that tells plans of one search apart.
+constexpr double kOwnError = 0.25;
+
+struct Interval {
+  double low = 0, high = 0;
+};
+
+Interval interval_of(const Plan& plan, Objective objective) {
+  const bool by_memory = objective == Objective::memory;
+  const double value = by_memory ? plan.estimate.memory.total().raw() : plan.estimate.step.total().raw();
+  const double width = kOwnError * (by_memory ? plan.estimate.memory.error : plan.estimate.step.step_error);
+  return {value * (1 - width), value * (1 + width)};
+}
+
+Plan plan_of(const Job& job, const Layout& layout) {
+  Plan plan;
+  plan.layout = layout;
+  plan.estimate = estimate(job, layout);
+  plan.fits = verdict(plan.estimate.memory, job.training.memory_headroom);
+  plan.layers_per_stage = pipeline_shape(job, layout.pp, layout.vpp).layers_per_stage;
+  return plan;
+}
+
+void mark_ties(std::vector<Plan>& plans, Objective objective) {
+  double high = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const Interval interval = interval_of(plans[i], objective);
+    plans[i].tied_with_previous = i > 0 && interval.low <= high;
+    if (!plans[i].tied_with_previous) {
+      high = interval.high;
+    }
+  }
+}
+
+/// Hands out layer keys one by one; the scans' sums and best lists do not depend on who took which.
+void scan_all(std::vector<LayoutScan>& scans, std::size_t keys, const std::function<void(double)>& progress) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::exception_ptr> failures(scans.size());
+  const auto work = [&](std::size_t worker) {
+    try {
+      const std::size_t step = std::max<std::size_t>(1, keys / 100);
+      std::size_t reported = 0;
+      for (std::size_t key = next++; key < keys; key = next++) {
+        scans[worker].visit(key);
+        if (worker == 0 && progress && key >= reported + step) {
+          reported = key;
+          progress(static_cast<double>(key) / static_cast<double>(keys));
+        }
+      }
+    } catch (...) {
+      failures[worker] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t worker = 1; worker < scans.size(); ++worker) {
+    threads.emplace_back(work, worker);
+  }
+  work(0);
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) {
+      std::rethrow_exception(failure);
+    }
+  }
+}
+
+}  // namespace
+
+bool AxisChoice::allows(int value) const {
+  return values.empty() || std::find(values.begin(), values.end(), value) != values.end();
+}
+
+std::int64_t SearchStats::rejected_total() const {
+  return std::accumulate(rejected.begin(), rejected.end(), std::int64_t{0});
+}
+
+SearchResult search(const Job& job, const SearchSpace& space, Objective objective, std::size_t top_k, int threads,
+                    const std::function<void(double)>& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  const LayoutSpace candidates = layout_space(job, space);
+  const std::size_t keys = candidates.layers.size();
+  const std::size_t workers = std::clamp<std::size_t>(threads > 0 ? static_cast<std::size_t>(threads) : 1, 1,
+                                                      std::max<std::size_t>(1, keys / 8));
+  std::vector<LayoutScan> scans;
+  for (std::size_t worker = 0; worker < workers; ++worker) {
+    scans.emplace_back(job, candidates, objective, top_k);
+  }
+  scan_all(scans, keys, progress);
+  for (std::size_t worker = 1; worker < workers; ++worker) {
+    scans.front().merge(scans[worker]);
+  }
+
+  SearchResult result;
+  result.stats = scans.front().stats();
+  for (const LayoutScan::Ranked& ranked : scans.front().best()) {
+    result.plans.push_back(plan_of(job, ranked.layout));
+  }
+  mark_ties(result.plans, objective);
+  if (result.stats.ranked == 0 && scans.front().closest()) {
+    result.closest = plan_of(job, scans.front().closest()->layout);
+  }
+  result.stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace tpplan

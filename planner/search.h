@@ -1,0 +1,77 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cost-model/estimate.h"
+#include "planner/rules.h"
+
+namespace tpplan {
+
+/// Values an axis may take; empty means every legal one ("auto").
+struct AxisChoice {
+  std::vector<int> values;
+  [[nodiscard]] bool allows(int value) const;
+};
+
+enum class Objective : std::uint8_t { step_time, memory, cost };
+
+/// What part of the space to look at. An empty list leaves the axis open:
+/// tp, pp, cp (and with them dp): every divisor of the world; ep: every divisor of the experts; etp: 1 and tp; vpp: 1
+/// and, for interleaved, every number of chunks that divides the layers evenly, alone or with the head, or with
+/// embedding and head, counted as a layer; micro-batch: powers of two up to 64 and every number up to 8 that divide the
+/// global batch. Values that are given are tried as they are, legal or not.
+struct SearchSpace {
+  std::array<AxisChoice, kAxes.size()> axes;  ///< in the order of kAxes
+  std::vector<int> zero;                      ///< empty: those the framework uses; 0 alone on one data-parallel rank
+  std::vector<int> shard_group;               ///< empty: all data-parallel ranks share states
+  std::vector<bool> sequence_parallel;        ///< empty: on when tp > 1 and the sequence divides by it
+  std::vector<std::string> recompute;         ///< texts of set_recompute(); empty: those the framework uses
+  std::vector<Schedule> schedules;            ///< empty: 1f1b with one chunk per rank, interleaved with more
+  std::vector<CpType> cp_types;               ///< empty: the framework's usual one
+  std::vector<Offload> offloads;              ///< empty: none
+  std::vector<Optimizer> optimizers;          ///< empty: adam
+  std::vector<RanksOrder> ranks_orders;       ///< empty: tp-cp-dp-pp
+};
+
+/// One ranked layout.
+struct Plan {
+  Layout layout;
+  Estimate estimate;
+  Fits fits = Fits::fits;
+  std::vector<int> layers_per_stage;
+  /// The prediction cannot tell this plan from the best of its group, the last plan above that is not tied: their
+  /// intervals overlap. Plans of one search share profile and links, and with them most of the error, so a quarter of
+  /// the profile's 80 % width is taken.
+  bool tied_with_previous = false;
+};
+
+/// What the search did: printed as "evaluated ..." and kept as the signature of a job.
+struct SearchStats {
+  std::int64_t enumerated = 0;         ///< candidates before the rules
+  std::vector<std::int64_t> rejected;  ///< per row of rules()
+  std::int64_t out_of_memory = 0;
+  std::int64_t ranked = 0;
+  double seconds = 0;
+  [[nodiscard]] std::int64_t rejected_total() const;
+  [[nodiscard]] std::int64_t costed() const { return enumerated - rejected_total(); }
+};
+
+struct SearchResult {
+  std::vector<Plan> plans;  ///< best first, at most top_k
+  SearchStats stats;
+  std::optional<Plan> closest;  ///< when nothing fits: the legal layout that needs least memory
+};
+
+/// Exhaustive search: enumerates, applies the rules, prices every legal layout (time and memory), sorts by the
+/// objective (cost: of one cluster it orders as step time; memory: device bytes of the fullest GPU, then step time).
+/// Deterministic for any number of threads; ties break on the layout itself. `progress` gets the share done, now and
+/// then.
+SearchResult search(const Job& job, const SearchSpace& space, Objective objective, std::size_t top_k, int threads = 1,
+                    const std::function<void(double)>& progress = {});
+
+}  // namespace tpplan
