@@ -56,12 +56,17 @@ BytesPerSecond rated_inside(const NetworkTier& tier, int ranks, Collective colle
 }
 
 /// Bus bandwidth inside one tier without a network.
-BytesPerSecond inside_bandwidth(const Job& job, std::size_t tier, int ranks, Collective collective) {
+BytesPerSecond inside_bandwidth(const Job& job, std::size_t tier, int ranks, int stride, Collective collective) {
   const auto& level = job.cluster.tiers[tier];
   const auto& link = job.links[tier];
   const double beyond = ranks > 4 ? link.beyond_four : 1;
   const double factor = is_network(level.kind) ? job.profile.network_factor : job.profile.fast_link_factor;
-  return rated_inside(level, ranks, collective) * (fraction_of(link, collective) * beyond * factor);
+  auto bandwidth = rated_inside(level, ranks, collective) * (fraction_of(link, collective) * beyond * factor);
+  if (link.shared > 0 && stride > 1 && ranks * stride > 4) {
+    // As many groups as the stride run at once and cross the root of the tree together.
+    bandwidth = min(bandwidth, level.bandwidth * (link.shared * factor / stride));
+  }
+  return bandwidth;
 }
 
 }  // namespace
@@ -69,7 +74,7 @@ BytesPerSecond inside_bandwidth(const Job& job, std::size_t tier, int ranks, Col
 BytesPerSecond group_bandwidth(const Job& job, Collective collective, GroupPlacement group) {
   const auto& tier = job.cluster.tiers[group.tier];
   if (group.tier == 0 || !is_network(tier.kind)) {
-    return inside_bandwidth(job, group.tier, group.ranks, collective);
+    return inside_bandwidth(job, group.tier, group.ranks, group.stride, collective);
   }
   const auto& link = job.links[group.tier];
   double far = 1;
@@ -84,7 +89,7 @@ BytesPerSecond group_bandwidth(const Job& job, Collective collective, GroupPlace
   const auto network = tier.bandwidth * (rails * fraction_of(link, collective) * job.profile.network_factor * far /
                                          std::max(1.0, tier.oversubscription));
   if (group.inside > 1) {
-    return min(network, inside_bandwidth(job, group.tier - 1, group.inside, collective));
+    return min(network, inside_bandwidth(job, group.tier - 1, group.inside, group.stride, collective));
   }
   return network;
 }
@@ -125,7 +130,7 @@ Seconds collective_time(const Job& job, Collective collective, Bytes bytes, Grou
     const double g = group.inside;
     const Seconds outside = bytes * ((n - g) / n) / (group_bandwidth(job, collective, group) *
                                                      job.profile.all_to_all_factor);
-    const Seconds inside = g > 1 ? bytes * ((g - 1) / n) / inside_bandwidth(job, group.tier - 1, group.inside, collective)
+    const Seconds inside = g > 1 ? bytes * ((g - 1) / n) / inside_bandwidth(job, group.tier - 1, group.inside, group.stride, collective)
                                  : Seconds(0);
     return latency + max(outside, inside);
   }

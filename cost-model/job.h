@@ -14,7 +14,7 @@ namespace tpplan {
 
 enum class AttentionKernel : std::uint8_t { unfused, fused_softmax, flash1, flash, triton };
 enum class Loss : std::uint8_t { by_profile, plain, fused, chunked };
-enum class Dispatcher : std::uint8_t { all_to_all, deepep, hybridep };
+enum class Dispatcher : std::uint8_t { by_profile, all_to_all, deepep, hybridep };
 /// What the user says of an overlap: the profile's habit, off, or on.
 enum class Switch : std::uint8_t { by_profile, off, on };
 
@@ -32,7 +32,7 @@ struct TrainingSpec {
   bool compiled = false;
   bool cuda_graphs = false;
   Loss loss = Loss::by_profile;
-  Dispatcher dispatcher = Dispatcher::all_to_all;
+  Dispatcher dispatcher = Dispatcher::by_profile;
   double expert_imbalance = 1;  ///< busiest expert over the mean
   Switch overlap_dp_grad = Switch::by_profile;
   Switch overlap_dp_param = Switch::by_profile;

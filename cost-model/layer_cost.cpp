@@ -145,7 +145,8 @@ double bytes_per_token(const Job& job, const Sizes& s, const TokenBytes& row, do
   const double latent_kv = s.kv;
   const double body = row.h * s.h + row.q * s.q + row.kv * latent_kv + row.heads * job.model.heads +
                       row.scores * job.model.heads * job.training.seq + row.constant;
-  return body / divisor(s, row.sharded_by) + row.f * ffn_width;
+  const double f = job.model.gated_mlp || row.f_plain < 0 ? row.f : row.f_plain;
+  return body / divisor(s, row.sharded_by) + f * ffn_width;
 }
 
 /// FFN width per token of this rank: dense f / tp, or what a MoE layer computes per token.
@@ -236,7 +237,9 @@ void add_attention(const Job& job, const LayerKey& key, const Sizes& s, Operatio
 Seconds dispatch_time(const Job& job, Bytes per_copy, double copies_tokens, GroupPlacement group) {
   const auto& moe = *job.model.moe;
   const double nodes = static_cast<double>(group.ranks) / group.inside;
-  const bool deduplicated = job.training.dispatcher != Dispatcher::all_to_all && nodes > 1;
+  const bool deduplicated = nodes > 1 && (job.training.dispatcher == Dispatcher::by_profile
+                                              ? job.profile.deduplicated_dispatch > 0.5
+                                              : job.training.dispatcher != Dispatcher::all_to_all);
   const Bytes payload = per_copy * (copies_tokens * moe.top_k * job.training.expert_imbalance);
   if (!deduplicated) {
     return collective_time(job, Collective::all_to_all, payload, group);
@@ -265,15 +268,16 @@ void add_moe(const Job& job, const LayerKey& key, const Sizes& s, Precision prec
   const double per_expert = std::max(1.0, routed / experts_local);
   const double ffn_local = static_cast<double>(moe.expert_ffn) / key.etp;
   list.add(product(job, "router", "t' x experts x h", local_tokens, moe.experts, s.h, wide_precision(job), 1, kMoe));
+  const double rate = narrow(precision) ? job.profile.expert_gemm_factor : job.profile.expert_gemm_factor_16bit;
   const auto grouped = [&](const char* name, double n, double k, std::uint16_t module) {
     auto op = product(job, name, "per local expert: m = routed tokens / local experts", per_expert, n, k, precision,
-                      job.profile.expert_gemm_factor, module);
+                      rate, module);
     op.count = experts_local;
     // A grouped kernel fills the GPU with all experts at once: price one product of all rows, weights read once each.
     const double m = per_expert * experts_local;
-    op.forward = gemm_time(job, m, n, k, precision, job.profile.expert_gemm_factor);
-    op.input_gradient = gemm_time(job, m, k, n, precision, job.profile.expert_gemm_factor);
-    op.weight_gradient = gemm_time(job, m, n, k, precision, job.profile.expert_gemm_factor);
+    op.forward = gemm_time(job, m, n, k, precision, rate);
+    op.input_gradient = gemm_time(job, m, k, n, precision, rate);
+    op.weight_gradient = gemm_time(job, m, n, k, precision, rate);
     const Bytes weights(experts_local * n * k * 2);
     const Seconds weights_read = weights / (job.cluster.gpu.memory_bandwidth * job.constants.gemm_bytes);
     op.forward = max(op.forward, weights_read);
@@ -603,7 +607,7 @@ OperationList head_operations(const Job& job, const LayerKey& key) {
   const Bytes traffic(job.profile.loss_bytes_per_logit * s.tokens * s.vocab_local);
   loss.bytes_forward = traffic * 0.5;
   loss.bytes_backward = traffic * 0.5;
-  loss.forward = memory_time(job, loss.bytes_forward, MemoryKind::plain) * job.profile.elementwise_factor;
+  loss.forward = memory_time(job, loss.bytes_forward, MemoryKind::plain);
   loss.input_gradient = loss.forward;
   list.add(loss);
   add_weight_gradients(job, s.vocab_local * s.h, list);
@@ -699,7 +703,7 @@ Bytes kept(const Job& job, const LayerKey& key, const Sizes& s, const std::vecto
   const double ffn = ffn_width_per_token(job, key, s, moe_layer);
   for (const auto& row : rows) {
     if (applies(job, key, row) && (row.module & dropped_modules) == 0) {
-      per_token += bytes_per_token(job, s, row, ffn);
+      per_token += bytes_per_token(job, s, row, ffn) * (narrow(job.training.precision) ? row.narrow : 1);
     }
   }
   if (moe_layer) {

@@ -61,6 +61,8 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"pp_scatter_gather", &P::pp_scatter_gather, "1: a stage's output is sent in tp parts and gathered"},
       {"ep_exposed", &P::ep_exposed, "exposed share of expert all-to-all without overlap"},
       {"ep_exposed_overlapped", &P::ep_exposed_overlapped, "the same with overlap"},
+      {"deduplicated_dispatch", &P::deduplicated_dispatch, "1: one copy of a token per node is the habit"},
+      {"expert_gemm_factor_16bit", &P::expert_gemm_factor_16bit, "rate of 16-bit grouped products"},
       {"expert_gemm_factor", &P::expert_gemm_factor, "rate of grouped products over the GPU constant"},
       {"permute_bytes_per_routed", &P::permute_bytes_per_routed, "traffic of dispatch and combine, times hidden"},
       {"all_to_all_factor", &P::all_to_all_factor, "bus bandwidth of expert all-to-all over the link's constant"},
@@ -168,6 +170,8 @@ TokenBytes read_token_bytes(ObjectReader in) {
   row.flash = condition(in, "flash");
   row.rms_kernel = condition(in, "fused_norm");
   row.tp_above_one = condition(in, "tp_above_one");
+  row.f_plain = in.number("f_plain", 0, kLimit, -1);
+  row.narrow = in.number("narrow", 0, 1, 1);
   row.rate_fraction = in.number("rate_fraction", 0, 2, 0);
   in.close();
   return row;
@@ -290,6 +294,7 @@ std::vector<LinkConstants> read_links(const std::string& path) {
     link.all_to_all = in.number("all_to_all", 0.01, 2);
     link.send_recv = in.number("send_recv", 0.01, 2);
     link.beyond_four = in.number("beyond_four", 0.01, 1, 1);
+    link.shared = in.number("shared", 0, 4, 0);
     link.base = in.seconds("base");
     link.step = in.seconds("step");
     in.ignore("sources");

@@ -84,6 +84,7 @@ struct LinkConstants {
   double gather = 0.75;       ///< all-gather, reduce-scatter, broadcast
   double all_to_all = 0.7;
   double send_recv = 0.7;
+  double shared = 0;          ///< PCIe trees: fraction of one link's rate that all groups crossing the root share, 0: none
   double beyond_four = 1;     ///< further factor for groups of more than four (PCIe trees that cross sockets)
   Seconds base;
   Seconds step;
@@ -103,6 +104,8 @@ struct TokenBytes {
   std::int8_t flash = -1;         ///< 1: only with fused attention, 0: only without, -1: always
   std::int8_t rms_kernel = -1;    ///< 1: only with a fused norm kernel, 0: only without, -1: always
   std::int8_t tp_above_one = -1;  ///< 1: only when tp > 1, 0: only when tp = 1, -1: always
+  double f_plain = -1;            ///< f of an FFN without a gate; -1: as f
+  double narrow = 1;              ///< factor on the bytes when products take 8-bit inputs
   double rate_fraction = 0;       ///< fraction of memory bandwidth this kernel was traced at; 0: that of its kind
 };
 
@@ -145,6 +148,8 @@ struct FrameworkProfile {
   double pp_scatter_gather = 0;      ///< 1: without sequence parallelism 1/tp of a stage's output crosses the network
   double ep_exposed = 1;             ///< share of expert all-to-all exposed without overlap
   double ep_exposed_overlapped = 0.3;
+  double deduplicated_dispatch = 0;  ///< 1: tokens cross the network once per node unless the user names a dispatcher
+  double expert_gemm_factor_16bit = 1;  ///< the same for 16-bit products
   double expert_gemm_factor = 0.8;   ///< rate of grouped products over the GPU constant
   double permute_bytes_per_routed = 10;  ///< times hidden: dispatch and combine traffic of one routed token
   double all_to_all_factor = 1;

@@ -190,8 +190,9 @@ void read_training(ObjectReader in, RunRecord& record) {
                   : loss == "fused"   ? Loss::fused
                   : loss == "chunked" ? Loss::chunked
                                       : Loss::by_profile;
-  const auto dispatcher = in.text("dispatcher", "all-to-all");
-  training.dispatcher = dispatcher == "hybridep"            ? Dispatcher::hybridep
+  const auto dispatcher = in.text("dispatcher", "");
+  training.dispatcher = dispatcher.empty()                  ? Dispatcher::by_profile
+                        : dispatcher == "hybridep"            ? Dispatcher::hybridep
                         : dispatcher.rfind("deepep", 0) == 0 ? Dispatcher::deepep
                                                             : Dispatcher::all_to_all;
   const auto optimizer = in.text("optimizer", "adam");
