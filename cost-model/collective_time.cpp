@@ -128,10 +128,11 @@ Seconds collective_time(const Job& job, Collective collective, Bytes bytes, Grou
     // (n-g)/n of the payload leaves through the member's own NIC, (g-1)/n stays inside; both at once.
     const double n = group.ranks;
     const double g = group.inside;
-    const Seconds outside = bytes * ((n - g) / n) / (group_bandwidth(job, collective, group) *
-                                                     job.profile.all_to_all_factor);
-    const Seconds inside = g > 1 ? bytes * ((g - 1) / n) / inside_bandwidth(job, group.tier - 1, group.inside, group.stride, collective)
-                                 : Seconds(0);
+    const Seconds outside =
+        bytes * ((n - g) / n) / (group_bandwidth(job, collective, group) * job.profile.all_to_all_factor);
+    const Seconds inside =
+        g > 1 ? bytes * ((g - 1) / n) / inside_bandwidth(job, group.tier - 1, group.inside, group.stride, collective)
+              : Seconds(0);
     return latency + max(outside, inside);
   }
   const double extra = collective == Collective::all_to_all ? job.profile.all_to_all_factor : 1;

@@ -69,11 +69,11 @@ inline constexpr std::array<StepTermRow, 12> kStepTerms{{
 /// Bytes of the fullest GPU at its worst moment; the members are the keys of `memory_bytes`.
 struct MemoryEstimate {
   Bytes weights, gradients, optimizer, activations, loss, gathered, communication, workspace, allocator_slack, context;
-  Bytes host_bytes;     ///< host memory per GPU that offloading needs
-  Bytes capacity;       ///< usable bytes of the GPU
-  int stage = 0;        ///< pipeline rank of the fullest GPU
+  Bytes host_bytes;         ///< host memory per GPU that offloading needs
+  Bytes capacity;           ///< usable bytes of the GPU
+  int stage = 0;            ///< pipeline rank of the fullest GPU
   std::uint8_t moment = 0;  ///< index into kMoments
-  double error = 0.05;  ///< half width of the 80 % interval, relative
+  double error = 0.05;      ///< half width of the 80 % interval, relative
   [[nodiscard]] Bytes allocated() const {
     return weights + gradients + optimizer + activations + loss + gathered + communication + workspace;
   }

@@ -41,8 +41,8 @@ std::vector<std::string> contradictions(const ModelSpec& model, const ClusterSpe
         offers += (offers.empty() ? "" : ", ") + std::string(row.name);
       }
     }
-    problems.push_back(gpu.name + " has no " + std::string(name_of(training.precision)) +
-                       " matrix units; it offers " + offers + " (--precision)");
+    problems.push_back(gpu.name + " has no " + std::string(name_of(training.precision)) + " matrix units; it offers " +
+                       offers + " (--precision)");
   }
   if (training.seq < 1) {
     problems.push_back("a sequence needs at least one token (--seq)");

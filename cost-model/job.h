@@ -20,12 +20,12 @@ enum class Switch : std::uint8_t { by_profile, off, on };
 
 /// How the model is trained: what the layout does not say.
 struct TrainingSpec {
-  int seq = 4096;          ///< tokens per sequence
-  int global_batch = 1024; ///< sequences per step
+  int seq = 4096;           ///< tokens per sequence
+  int global_batch = 1024;  ///< sequences per step
   Precision precision = Precision::bf16;
   std::string fp8_recipe;
   Framework framework = Framework::megatron;
-  std::string date;        ///< "" = newest era
+  std::string date;  ///< "" = newest era
   bool flash_attention = true;
   AttentionKernel kernel = AttentionKernel::flash;
   bool fused_norm = true;
@@ -62,7 +62,8 @@ struct Job {
   std::vector<int> moe_before;  ///< MoE layers before layer i, layers + 1 entries
   double mean_attended = 0;     ///< mean over layers of the attended share of the causal triangle (1 without windows)
   [[nodiscard]] int moe_in(int begin, int end) const {
-    return moe_before.empty() ? 0 : moe_before[static_cast<std::size_t>(end)] - moe_before[static_cast<std::size_t>(begin)];
+    return moe_before.empty() ? 0
+                              : moe_before[static_cast<std::size_t>(end)] - moe_before[static_cast<std::size_t>(begin)];
   }
   [[nodiscard]] bool moe() const { return !moe_before.empty(); }
 };

@@ -24,18 +24,19 @@ LayerKey layer_key(const Layout& layout);
 enum class OperationKind : std::uint8_t { gemm, attention, memory, tp_comm, cp_comm, ep_comm, host };
 std::string_view name_of(OperationKind kind);
 
-/// One operation of a layer, per GPU and micro-batch. Times are of one layer; for a GEMM m x n x k is its forward shape.
+/// One operation of a layer, per GPU and micro-batch. Times are of one layer; for a GEMM m x n x k is its forward
+/// shape.
 struct Operation {
   const char* name = "";
   OperationKind kind = OperationKind::memory;
   double m = 0, n = 0, k = 0;
-  double count = 1;              ///< how often it runs in one pass
+  double count = 1;  ///< how often it runs in one pass
   Bytes bytes_forward, bytes_backward;
   Flops flops_forward, flops_backward;
-  Seconds forward;               ///< one forward pass
-  Seconds input_gradient;        ///< backward, gradient of the input (all of the backward for non-GEMMs)
-  Seconds weight_gradient;       ///< backward, gradient of the weights
-  std::uint16_t module = 0;      ///< recompute module it belongs to
+  Seconds forward;           ///< one forward pass
+  Seconds input_gradient;    ///< backward, gradient of the input (all of the backward for non-GEMMs)
+  Seconds weight_gradient;   ///< backward, gradient of the weights
+  std::uint16_t module = 0;  ///< recompute module it belongs to
   const char* formula = "";
 };
 
@@ -61,14 +62,14 @@ OperationList head_operations(const Job& job, const LayerKey& key);
 
 /// Sums of an operation list per micro-batch and GPU.
 struct PassCosts {
-  Seconds forward;            ///< compute of one forward pass
-  Seconds backward;           ///< compute, without recomputation
-  Seconds weight_gradient;    ///< part of backward that may be delayed (zero-bubble schedules)
-  Seconds recompute;          ///< compute repeated in the backward pass
+  Seconds forward;                  ///< compute of one forward pass
+  Seconds backward;                 ///< compute, without recomputation
+  Seconds weight_gradient;          ///< part of backward that may be delayed (zero-bubble schedules)
+  Seconds recompute;                ///< compute repeated in the backward pass
   Seconds tp_forward, tp_backward;  ///< exposed tensor-parallel communication (backward includes recomputed ones)
   Seconds cp_forward, cp_backward;
   Seconds ep_forward, ep_backward;
-  Seconds host_forward, host_backward;  ///< time by which launching exceeds the GPU's work (exposed host time)
+  Seconds host_forward, host_backward;      ///< time by which launching exceeds the GPU's work (exposed host time)
   Seconds forward_launch, backward_launch;  ///< host time of all launches
   [[nodiscard]] Seconds forward_total() const { return forward + tp_forward + cp_forward + ep_forward + host_forward; }
   [[nodiscard]] Seconds backward_total() const {
@@ -80,21 +81,21 @@ struct PassCosts {
 /// What the rest of the chain needs of a layer key: costs and sizes of each kind of layer and of the two ends.
 struct LayerCosts {
   PassCosts dense, moe, embedding, head;
-  double dense_params = 0;        ///< parameters per rank of a dense layer
-  double moe_params = 0;          ///< parameters per rank of a MoE layer without its routed experts
-  double expert_params = 0;       ///< routed-expert parameters per rank of a MoE layer
-  double embedding_params = 0;    ///< per rank
-  double head_params = 0;         ///< per rank, also when tied (the matrix is held by both ends of a pipeline)
-  Bytes dense_activations;        ///< kept per layer and micro-batch with this recomputation
+  double dense_params = 0;      ///< parameters per rank of a dense layer
+  double moe_params = 0;        ///< parameters per rank of a MoE layer without its routed experts
+  double expert_params = 0;     ///< routed-expert parameters per rank of a MoE layer
+  double embedding_params = 0;  ///< per rank
+  double head_params = 0;       ///< per rank, also when tied (the matrix is held by both ends of a pipeline)
+  Bytes dense_activations;      ///< kept per layer and micro-batch with this recomputation
   Bytes moe_activations;
-  Bytes dense_activations_all;    ///< the whole list, held while a layer is recomputed
+  Bytes dense_activations_all;  ///< the whole list, held while a layer is recomputed
   Bytes moe_activations_all;
-  Bytes layer_input;              ///< one checkpoint
-  Bytes backward_transient;       ///< gradients alive in the first layer of the backward pass beyond the kept list
-  Bytes head_activations;         ///< head input kept and gathered, held at the loss
-  Bytes loss_transient;           ///< logits and their softmax at the worst moment
-  Bytes boundary;                 ///< one stage output per micro-batch
-  Bytes dummy_gradients;          ///< shared weight-gradient buffers, without the head's
+  Bytes layer_input;         ///< one checkpoint
+  Bytes backward_transient;  ///< gradients alive in the first layer of the backward pass beyond the kept list
+  Bytes head_activations;    ///< head input kept and gathered, held at the loss
+  Bytes loss_transient;      ///< logits and their softmax at the worst moment
+  Bytes boundary;            ///< one stage output per micro-batch
+  Bytes dummy_gradients;     ///< shared weight-gradient buffers, without the head's
   Bytes head_dummy_gradient;
   Flops model_flops_dense, model_flops_moe, model_flops_head;  ///< per GPU and micro-batch: 3 x forward, causal halved
 };
@@ -104,8 +105,8 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key);
 struct GroupPlacement {
   int ranks = 1;
   int stride = 1;
-  int inside = 1;      ///< members inside one block of the innermost tier that holds more than one of them
-  std::size_t tier = 0;///< outermost tier that the group crosses
+  int inside = 1;        ///< members inside one block of the innermost tier that holds more than one of them
+  std::size_t tier = 0;  ///< outermost tier that the group crosses
 };
 GroupPlacement place_group(const ClusterSpec& cluster, int ranks, int stride);
 

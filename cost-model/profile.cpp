@@ -90,7 +90,8 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"context_gib", &P::context_gib, "driver context and libraries, GiB", true},
       {"context_p2p_gib", &P::context_p2p_gib, "the same once point-to-point transfers are used, further GiB", true},
       {"workspace_gib", &P::workspace_gib, "library workspaces, GiB", true},
-      {"stage_buffer_bytes", &P::stage_buffer_bytes, "times hidden per token and micro-batch in flight when pp > 1", true},
+      {"stage_buffer_bytes", &P::stage_buffer_bytes, "times hidden per token and micro-batch in flight when pp > 1",
+       true},
       {"reserved_factor", &P::reserved_factor, "reserved over allocated memory", true},
       {"reserved_loss_factor", &P::reserved_loss_factor, "reserved minus allocated in loss transients", true},
       {"fsdp_prefetch_layers", &P::fsdp_prefetch_layers, "gathered layers alive at once", true},
@@ -213,7 +214,8 @@ void read_constants(ObjectReader in, FrameworkProfile& profile) {
       profile.free_constants.push_back(b);
     }
     if (auto interval = entry.optional_array("interval"); interval && interval->size() == 2) {
-      profile.intervals.push_back({std::string(row.key), interval->number(0, -1e9, 1e9), interval->number(1, -1e9, 1e9)});
+      profile.intervals.push_back(
+          {std::string(row.key), interval->number(0, -1e9, 1e9), interval->number(1, -1e9, 1e9)});
     }
     if (entry.has("cite")) {
       profile.cites.emplace_back(std::string(row.key), entry.text("cite"));
@@ -436,7 +438,8 @@ const FrameworkProfile& ProfileSet::find(Framework framework, const GpuSpec& gpu
 }
 
 GpuConstants ProfileSet::constants_of(const GpuSpec& gpu) const {
-  for (const std::string_view key : {std::string_view(gpu.id), std::string_view(gpu.architecture), std::string_view("generic")}) {
+  for (const std::string_view key :
+       {std::string_view(gpu.id), std::string_view(gpu.architecture), std::string_view("generic")}) {
     for (const auto& row : gpus) {
       if (row.id == key) {
         return row;
@@ -447,8 +450,8 @@ GpuConstants ProfileSet::constants_of(const GpuSpec& gpu) const {
 }
 
 LinkConstants ProfileSet::link_of(const NetworkTier& tier, const GpuSpec& gpu) const {
-  static constexpr std::array<std::string_view, 8> kKinds{"nvlink", "xgmi", "hccs", "fast",
-                                                          "pcie", "infiniband", "roce", "ethernet"};
+  static constexpr std::array<std::string_view, 8> kKinds{"nvlink", "xgmi",       "hccs", "fast",
+                                                          "pcie",   "infiniband", "roce", "ethernet"};
   const auto kind = std::string(kKinds[static_cast<std::size_t>(tier.kind)]);
   const auto no_p2p = kind + (tier.peer_to_peer ? "" : "-no-p2p");
   for (const auto& key : {kind + "-" + gpu.architecture, no_p2p, kind, std::string("generic")}) {

@@ -50,24 +50,24 @@ std::string_view name_of(ConstantSource source);
 /// step. Read from clusters/profiles/gpu-constants.json, one row per GPU or architecture.
 struct GpuConstants {
   std::string id;
-  double gemm_16bit = 0.7;        ///< large matrix products, fraction of the dense peak
+  double gemm_16bit = 0.7;  ///< large matrix products, fraction of the dense peak
   double gemm_tf32 = 0.7;
   double gemm_fp8 = 0.6;
   double gemm_fp4 = 0.5;
-  double gemm_k0 = 100;           ///< a product of inner size k costs (1 + k0/k) times its FLOP
-  double gemm_occupancy = 0.45;   ///< exponent on the share of multiprocessors that have a 128 x 128 tile
-  double gemm_bytes = 0.8;        ///< fraction of memory bandwidth a bandwidth-bound product reaches
-  double batched_gemm = 0.5;      ///< products of unfused attention, fraction of peak
-  double flash_forward = 0.6;     ///< fused attention without its tail, fraction of peak
+  double gemm_k0 = 100;          ///< a product of inner size k costs (1 + k0/k) times its FLOP
+  double gemm_occupancy = 0.45;  ///< exponent on the share of multiprocessors that have a 128 x 128 tile
+  double gemm_bytes = 0.8;       ///< fraction of memory bandwidth a bandwidth-bound product reaches
+  double batched_gemm = 0.5;     ///< products of unfused attention, fraction of peak
+  double flash_forward = 0.6;    ///< fused attention without its tail, fraction of peak
   double flash_backward = 0.5;
-  double flash_tail_forward = 0.5;   ///< full-length query tiles per multiprocessor that run alone at the end
+  double flash_tail_forward = 0.5;  ///< full-length query tiles per multiprocessor that run alone at the end
   double flash_tail_backward = 0.5;
-  double flash_d64 = 1.35;        ///< time factor of head size 64 and below
-  double memory_plain = 0.82;     ///< copies and adds, fraction of memory bandwidth
+  double flash_d64 = 1.35;     ///< time factor of head size 64 and below
+  double memory_plain = 0.82;  ///< copies and adds, fraction of memory bandwidth
   double memory_norm = 0.55;
   double memory_adam = 0.7;
-  double memory_dynamic = 0.25;   ///< elementwise kernels compiled for dynamic shapes
-  double power_factor = 1;        ///< sustained peak of a power-limited part over the full part
+  double memory_dynamic = 0.25;  ///< elementwise kernels compiled for dynamic shapes
+  double power_factor = 1;       ///< sustained peak of a power-limited part over the full part
 };
 struct GpuConstantRow {
   std::string_view key;
@@ -79,13 +79,13 @@ extern const std::array<GpuConstantRow, 18> kGpuConstantTable;
 /// Collective speed of a kind of link when no calibration covers it: busbw = fraction * rated bandwidth,
 /// t = base + step * ring steps + wire * S / busbw.
 struct LinkConstants {
-  std::string link;           ///< "nvlink3", "nvlink4", "pcie", "infiniband", ...
-  double all_reduce = 0.75;   ///< fraction of the rated bandwidth per direction
-  double gather = 0.75;       ///< all-gather, reduce-scatter, broadcast
+  std::string link;          ///< "nvlink3", "nvlink4", "pcie", "infiniband", ...
+  double all_reduce = 0.75;  ///< fraction of the rated bandwidth per direction
+  double gather = 0.75;      ///< all-gather, reduce-scatter, broadcast
   double all_to_all = 0.7;
   double send_recv = 0.7;
-  double shared = 0;          ///< PCIe trees: fraction of one link's rate that all groups crossing the root share, 0: none
-  double beyond_four = 1;     ///< further factor for groups of more than four (PCIe trees that cross sockets)
+  double shared = 0;       ///< PCIe trees: fraction of one link's rate that all groups crossing the root share, 0: none
+  double beyond_four = 1;  ///< further factor for groups of more than four (PCIe trees that cross sockets)
   Seconds base;
   Seconds step;
 };
@@ -113,81 +113,81 @@ struct TokenBytes {
 struct FrameworkProfile {
   std::string name;
   Framework framework = Framework::megatron;
-  std::string since;                          ///< "2023-11": newest profile that starts no later than the run's date
-  std::vector<std::string> architectures;     ///< GPU architectures it holds for; empty: all
-  int compiled = -1;                          ///< 1: for compiled programs only, 0: for eager ones only, -1: both
+  std::string since;                       ///< "2023-11": newest profile that starts no later than the run's date
+  std::vector<std::string> architectures;  ///< GPU architectures it holds for; empty: all
+  int compiled = -1;                       ///< 1: for compiled programs only, 0: for eager ones only, -1: both
 
   // Time.
-  double elementwise_factor = 1;     ///< on every memory-bound operation of the layers
-  double fast_link_factor = 1;       ///< on the bus bandwidth inside the fast domain
-  double network_factor = 1;         ///< on the bus bandwidth of the network
-  double collective_latency_s = 0;   ///< added to every collective of a step
-  double launch_s = 0;               ///< host time per kernel launch
-  double kernels_forward = 16;       ///< launches of one dense layer
+  double elementwise_factor = 1;    ///< on every memory-bound operation of the layers
+  double fast_link_factor = 1;      ///< on the bus bandwidth inside the fast domain
+  double network_factor = 1;        ///< on the bus bandwidth of the network
+  double collective_latency_s = 0;  ///< added to every collective of a step
+  double launch_s = 0;              ///< host time per kernel launch
+  double kernels_forward = 16;      ///< launches of one dense layer
   double kernels_backward = 40;
-  double collective_launches = 1;    ///< launches a collective costs the host
-  double kernel_gap_s = 0;           ///< GPU idle time between two kernels
-  double moe_host_forward_s = 0;     ///< host time of one MoE layer's forward pass beyond a dense layer's
+  double collective_launches = 1;  ///< launches a collective costs the host
+  double kernel_gap_s = 0;         ///< GPU idle time between two kernels
+  double moe_host_forward_s = 0;   ///< host time of one MoE layer's forward pass beyond a dense layer's
   double moe_host_backward_factor = 2;
   double loss_bytes_per_logit = 40;
   double weight_gradient_bytes = 8;  ///< traffic of accumulating weight gradients, per parameter and micro-batch
   double flash_forward_factor = 1;   ///< rate of this era's fused attention over the GPU constant
   double flash_backward_factor = 1;
-  double gemm_factor = 1;            ///< rate of the products over the GPU constant (1 unless a source says so)
-  double score_bytes_forward = 9;    ///< unfused attention, bytes per score
+  double gemm_factor = 1;          ///< rate of the products over the GPU constant (1 unless a source says so)
+  double score_bytes_forward = 9;  ///< unfused attention, bytes per score
   double score_bytes_backward = 13;
   double misaligned_head_factor = 0.12;  ///< unfused products whose head size is no multiple of 8
-  double tp_hidden = 0;              ///< share of tensor-parallel communication hidden when its overlap is on
-  double tp_overlap_default = 0;     ///< 1: overlap is on unless the user says otherwise
+  double tp_hidden = 0;                  ///< share of tensor-parallel communication hidden when its overlap is on
+  double tp_overlap_default = 0;         ///< 1: overlap is on unless the user says otherwise
   double dp_overlap_default = 1;
   double pp_overlap_default = 0;
-  double dp_overlap_cost = 0.6;      ///< cost of overlapped gradient reduction, share of its isolated time
-  double fsdp_overlap_cost = 0.6;    ///< the same for FSDP gathers and scatters
-  double pp_exposed_transfers = 2;   ///< exposed point-to-point transfers per micro-batch, 1F1B
-  double pp_exposed_overlapped = 0.2;///< per chunk, interleaved with overlap
-  double pp_scatter_gather = 0;      ///< 1: without sequence parallelism 1/tp of a stage's output crosses the network
-  double ep_exposed = 1;             ///< share of expert all-to-all exposed without overlap
+  double dp_overlap_cost = 0.6;        ///< cost of overlapped gradient reduction, share of its isolated time
+  double fsdp_overlap_cost = 0.6;      ///< the same for FSDP gathers and scatters
+  double pp_exposed_transfers = 2;     ///< exposed point-to-point transfers per micro-batch, 1F1B
+  double pp_exposed_overlapped = 0.2;  ///< per chunk, interleaved with overlap
+  double pp_scatter_gather = 0;        ///< 1: without sequence parallelism 1/tp of a stage's output crosses the network
+  double ep_exposed = 1;               ///< share of expert all-to-all exposed without overlap
   double ep_exposed_overlapped = 0.3;
   double deduplicated_dispatch = 0;  ///< 1: tokens cross the network once per node unless the user names a dispatcher
-  double expert_gemm_factor_16bit = 1;  ///< the same for 16-bit products
-  double expert_gemm_factor = 0.8;   ///< rate of grouped products over the GPU constant
+  double expert_gemm_factor_16bit = 1;   ///< the same for 16-bit products
+  double expert_gemm_factor = 0.8;       ///< rate of grouped products over the GPU constant
   double permute_bytes_per_routed = 10;  ///< times hidden: dispatch and combine traffic of one routed token
   double all_to_all_factor = 1;
-  double optimizer_bytes = 50;       ///< memory traffic of the optimizer per local fp32 parameter
+  double optimizer_bytes = 50;  ///< memory traffic of the optimizer per local fp32 parameter
   double step_fixed_s = 0.01;
-  double selective_op_share = 0.4;   ///< share of the products that per-operation recompute runs again
+  double selective_op_share = 0.4;  ///< share of the products that per-operation recompute runs again
   double cp_attention_factor = 1;
-  double fp8_cast_bytes = 8;         ///< per element of each product's input, forward and backward
+  double fp8_cast_bytes = 8;  ///< per element of each product's input, forward and backward
   double gradient_wire_bytes = 4;
-  double far_network_exponent = 0;   ///< busbw of the network falls with (nodes/16)^-x beyond 16 nodes
+  double far_network_exponent = 0;  ///< busbw of the network falls with (nodes/16)^-x beyond 16 nodes
 
   // Memory.
   double weight_bytes = 2;
   double gradient_bytes = 4;
   double optimizer_state_bytes = 12;
-  double bf16_gradient_bytes = 0;    ///< further resident bytes per parameter when training in bf16
-  double sharded_gradient_bytes = 0; ///< further bytes per parameter divided by the shard group
-  double bucket_bytes = 0;           ///< resident when dp > 1
-  double shards_gradients = 0;       ///< 1: ZeRO-1 divides gradients as the optimizer
-  double unsynced_gradients = 0;     ///< 1: FSDP keeps unsharded fp32 gradients over accumulation
+  double bf16_gradient_bytes = 0;     ///< further resident bytes per parameter when training in bf16
+  double sharded_gradient_bytes = 0;  ///< further bytes per parameter divided by the shard group
+  double bucket_bytes = 0;            ///< resident when dp > 1
+  double shards_gradients = 0;        ///< 1: ZeRO-1 divides gradients as the optimizer
+  double unsynced_gradients = 0;      ///< 1: FSDP keeps unsharded fp32 gradients over accumulation
   double loss_allocated_per_logit = 6;
-  double head_input_bytes = 4;       ///< times hidden per token, held at the loss
-  double dummy_weight_gradients = 0; ///< 1: one 16-bit buffer per distinct weight shape
+  double head_input_bytes = 4;        ///< times hidden per token, held at the loss
+  double dummy_weight_gradients = 0;  ///< 1: one 16-bit buffer per distinct weight shape
   double activation_factor = 1;
   double constant_gib = 0;
-  double constant_tp_gib = 0;        ///< further constant when tp > 1
+  double constant_tp_gib = 0;  ///< further constant when tp > 1
   double context_gib = 1.6;
   double context_p2p_gib = 0.43;
   double workspace_gib = 0.0625;
-  double stage_buffer_bytes = 0;     ///< times hidden per micro-batch in flight when pp > 1
+  double stage_buffer_bytes = 0;  ///< times hidden per micro-batch in flight when pp > 1
   double reserved_factor = 1.03;
-  double reserved_loss_factor = 0;   ///< reserved - allocated, in units of the loss transient
-  double fsdp_prefetch_layers = 2;   ///< gathered layers in flight
-  double fsdp_gradient_pool = 1;     ///< reduce-scatter outputs sit in a pool of their own
+  double reserved_loss_factor = 0;  ///< reserved - allocated, in units of the loss transient
+  double fsdp_prefetch_layers = 2;  ///< gathered layers in flight
+  double fsdp_gradient_pool = 1;    ///< reduce-scatter outputs sit in a pool of their own
 
-  std::string inventory;         ///< name of the elementwise inventory (inventories.json)
-  std::string activation_list;   ///< name of the list of kept tensors
-  std::string selective_op_list; ///< the same under per-operation recomputation; empty: not offered
+  std::string inventory;          ///< name of the elementwise inventory (inventories.json)
+  std::string activation_list;    ///< name of the list of kept tensors
+  std::string selective_op_list;  ///< the same under per-operation recomputation; empty: not offered
   std::vector<TokenBytes> elementwise_forward, elementwise_backward;
   std::vector<TokenBytes> activations, activations_selective_op;
 
@@ -197,13 +197,13 @@ struct FrameworkProfile {
     std::string key;
     double low = 0, high = 0;
   };
-  std::vector<Bounds> free_constants;   ///< what --fit may move
-  std::vector<Bounds> intervals;        ///< 80 % intervals of fitted values
+  std::vector<Bounds> free_constants;                      ///< what --fit may move
+  std::vector<Bounds> intervals;                           ///< 80 % intervals of fitted values
   std::vector<std::pair<std::string, std::string>> cites;  ///< key -> what its value rests on
-  double step_error = 0.15;             ///< half width of the 80 % interval of the step time, relative
+  double step_error = 0.15;  ///< half width of the 80 % interval of the step time, relative
   double memory_error = 0.05;
-  double step_error_known = 0;          ///< 1 when the widths come from residuals
-  std::string interval_note;            ///< what the widths rest on
+  double step_error_known = 0;  ///< 1 when the widths come from residuals
+  std::string interval_note;    ///< what the widths rest on
   std::string fitted_on;
   int fitted_count() const;
 };

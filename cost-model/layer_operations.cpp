@@ -1,0 +1,498 @@
+#include <algorithm>
+#include <cmath>
+
+#include "cost-model/layer_sizes.h"
+
+namespace tpplan {
+namespace {
+
+constexpr double kTile = 128;              // rows and columns of the tile that occupancy counts
+constexpr Seconds kKernelOverhead = 2_us;  // start and end of one kernel on the GPU
+
+struct KindName {
+  OperationKind kind;
+  std::string_view name;
+};
+constexpr std::array<KindName, 7> kKindNames{{{OperationKind::gemm, "gemm"},
+                                              {OperationKind::attention, "attention"},
+                                              {OperationKind::memory, "memory"},
+                                              {OperationKind::tp_comm, "tp comm"},
+                                              {OperationKind::cp_comm, "cp comm"},
+                                              {OperationKind::ep_comm, "ep comm"},
+                                              {OperationKind::host, "host"}}};
+
+double sustained(const GpuConstants& gpu, Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+    case Precision::tf32:
+      return gpu.gemm_tf32;
+    case Precision::fp8:
+    case Precision::mxfp8:
+      return gpu.gemm_fp8;
+    case Precision::nvfp4:
+      return gpu.gemm_fp4;
+    default:
+      return gpu.gemm_16bit;
+  }
+}
+
+/// One product with both of its backward products: data gradient (m, k, n) and weight gradient (n, k, m).
+Operation product(const Job& job, const char* name, const char* formula, double m, double n, double k,
+                  Precision precision, double rate, std::uint16_t module) {
+  Operation op;
+  op.name = name;
+  op.formula = formula;
+  op.kind = OperationKind::gemm;
+  op.m = m;
+  op.n = n;
+  op.k = k;
+  op.module = module;
+  op.flops_forward = Flops(2 * m * n * k);
+  op.flops_backward = Flops(4 * m * n * k);
+  op.forward = gemm_time(job, m, n, k, precision, rate);
+  op.input_gradient = gemm_time(job, m, k, n, precision, rate);
+  op.weight_gradient = gemm_time(job, n, k, m, precision, rate);
+  return op;
+}
+
+void add_elementwise(const Job& job, const LayerKey& key, const LayerSizes& s, bool moe_layer, OperationList& list) {
+  const double ffn = ffn_width_per_token(job, key, s, moe_layer);
+  const auto add = [&](const TokenBytes& row, bool forward) {
+    if (!applies(job, key, row)) {
+      return;
+    }
+    const Bytes bytes(bytes_per_token(job, s, row, ffn) * s.tokens);
+    const double fraction = row.rate_fraction > 0 ? row.rate_fraction : memory_fraction(job.constants, row.kind);
+    const Seconds time = bytes / (job.cluster.gpu.memory_bandwidth * fraction) * job.profile.elementwise_factor;
+    Operation op;
+    op.name = row.name.c_str();
+    op.kind = OperationKind::memory;
+    op.module = row.module;
+    op.formula = "bytes / (memory bandwidth x fraction of the kind of kernel) x elementwise factor";
+    (forward ? op.bytes_forward : op.bytes_backward) = bytes;
+    (forward ? op.forward : op.input_gradient) = time;
+    list.add(op);
+  };
+  for (const auto& row : job.profile.elementwise_forward) {
+    add(row, true);
+  }
+  for (const auto& row : job.profile.elementwise_backward) {
+    add(row, false);
+  }
+}
+
+void add_attention(const Job& job, const LayerKey& key, const LayerSizes& s, OperationList& list) {
+  const auto& gpu = job.constants;
+  const auto& profile = job.profile;
+  const double seq = job.training.seq;
+  const double batch_heads = key.micro_batch * s.heads_local;
+  const FlopsPerSecond peak = job.cluster.gpu.peak_of(wide_precision(job)) * gpu.power_factor;
+  Operation op;
+  op.name = "core attention";
+  op.kind = OperationKind::attention;
+  op.m = seq;
+  op.n = batch_heads;
+  op.k = s.width_qk;
+  op.module = kCoreAttention;
+  // Causal: half the square of scores; both products of the forward pass.
+  const double causal = batch_heads * seq * seq * (s.width_qk + s.width_v) * job.mean_attended / key.cp;
+  op.flops_forward = Flops(causal);
+  op.flops_backward = Flops(2.5 * causal);
+  if (job.training.flash_attention) {
+    const double small_head = s.width_qk <= 64 ? gpu.flash_d64 : 1;
+    const double cp_factor = key.cp > 1 ? profile.cp_attention_factor : 1;
+    const double kernel = job.training.kernel == AttentionKernel::flash1 ? 0.46 : 1;
+    const int sms = job.cluster.gpu.sms > 0 ? job.cluster.gpu.sms : 100;
+    const Flops tile(4 * kTile * seq * s.width_qk * sms);
+    op.forward = 5_us + (op.flops_forward + tile * gpu.flash_tail_forward) * (small_head * cp_factor) /
+                            (peak * (gpu.flash_forward * profile.flash_forward_factor * kernel));
+    op.input_gradient = 5_us + (op.flops_backward + tile * (2.5 * gpu.flash_tail_backward)) * (small_head * cp_factor) /
+                                   (peak * (gpu.flash_backward * profile.flash_backward_factor * kernel));
+    op.formula =
+        "(2 b a s^2 d causal-halved + tail of one query tile per SM) / (peak x flash fraction), backward 2.5 x";
+  } else {
+    // The whole square is computed: two batched products forward, four backward, and passes over the scores.
+    const double full = 2 * causal / job.mean_attended;
+    const bool misaligned = job.model.head_dim % 8 != 0;
+    const double rate = gpu.batched_gemm * (misaligned ? profile.misaligned_head_factor : 1);
+    const double scores = batch_heads * seq * seq / key.cp;
+    op.flops_forward = Flops(full);
+    op.flops_backward = Flops(2 * full);
+    op.bytes_forward = Bytes(profile.score_bytes_forward * scores);
+    op.bytes_backward = Bytes(profile.score_bytes_backward * scores);
+    const double softmax = job.training.kernel == AttentionKernel::unfused ? 1.9 : 1;
+    op.forward = op.flops_forward / (peak * rate) + memory_time(job, op.bytes_forward, MemoryKind::plain) * softmax;
+    op.input_gradient =
+        op.flops_backward / (peak * rate) + memory_time(job, op.bytes_backward, MemoryKind::plain) * softmax;
+    op.formula = "4 b a s^2 d / (peak x batched product fraction) + bytes per score x b a s^2 / bandwidth";
+  }
+  list.add(op);
+}
+
+/// Bytes one rank sends to other nodes and peers in the dispatch of routed tokens, and their time.
+Seconds dispatch_time(const Job& job, Bytes per_copy, double copies_tokens, GroupPlacement group) {
+  const auto& moe = *job.model.moe;
+  const double nodes = static_cast<double>(group.ranks) / group.inside;
+  const bool deduplicated = nodes > 1 && (job.training.dispatcher == Dispatcher::by_profile
+                                              ? job.profile.deduplicated_dispatch > 0.5
+                                              : job.training.dispatcher != Dispatcher::all_to_all);
+  const Bytes payload = per_copy * (copies_tokens * moe.top_k * job.training.expert_imbalance);
+  if (!deduplicated) {
+    return collective_time(job, Collective::all_to_all, payload, group);
+  }
+  // One copy per remote node: expected remote nodes hit by top_k experts, fewer when routing is node-limited.
+  const double limit = moe.routing_group_limit > 0 ? std::min<double>(moe.routing_group_limit, nodes) : 0;
+  const double remote = limit > 0 ? limit * (nodes - 1) / nodes
+                                  : (nodes - 1) * (1 - std::pow(1 - 1 / nodes, static_cast<double>(moe.top_k)));
+  const Bytes network = per_copy * (copies_tokens * remote);
+  const auto& link = job.links[group.tier];
+  const Seconds outside =
+      network / (group_bandwidth(job, Collective::all_to_all, group) * job.profile.all_to_all_factor);
+  const GroupPlacement inner{group.inside, group.stride, group.inside, 0};
+  const Seconds inside = group.inside > 1 ? collective_time(job, Collective::all_to_all, payload, inner) : Seconds(0);
+  return link.base + max(outside, inside);
+}
+
+int expert_stride(const LayerKey& key) { return key.etp; }
+
+void add_moe(const Job& job, const LayerKey& key, const LayerSizes& s, Precision precision, OperationList& list) {
+  const auto& moe = *job.model.moe;
+  const double gate = job.model.gated_mlp ? 2 : 1;
+  const double local_tokens = s.sequence_tokens;
+  const double imbalance = job.training.expert_imbalance;
+  const double experts_local = static_cast<double>(moe.experts) / key.ep;
+  const double routed = local_tokens * moe.top_k * key.etp * imbalance;
+  const double per_expert = std::max(1.0, routed / experts_local);
+  const double ffn_local = static_cast<double>(moe.expert_ffn) / key.etp;
+  list.add(product(job, "router", "t' x experts x h", local_tokens, moe.experts, s.h, wide_precision(job), 1, kMoe));
+  const double rate = narrow(precision) ? job.profile.expert_gemm_factor : job.profile.expert_gemm_factor_16bit;
+  const auto grouped = [&](const char* name, double n, double k, std::uint16_t module) {
+    auto op = product(job, name, "per local expert: m = routed tokens / local experts", per_expert, n, k, precision,
+                      rate, module);
+    op.count = experts_local;
+    // A grouped kernel fills the GPU with all experts at once: price one product of all rows, weights read once each.
+    const double m = per_expert * experts_local;
+    op.forward = gemm_time(job, m, n, k, precision, rate);
+    op.input_gradient = gemm_time(job, m, k, n, precision, rate);
+    op.weight_gradient = gemm_time(job, m, n, k, precision, rate);
+    const Bytes weights(experts_local * n * k * 2);
+    const Seconds weights_read = weights / (job.cluster.gpu.memory_bandwidth * job.constants.gemm_bytes);
+    op.forward = max(op.forward, weights_read);
+    op.input_gradient = max(op.input_gradient, weights_read);
+    op.weight_gradient = max(op.weight_gradient, weights_read);
+    op.flops_forward = op.flops_forward * experts_local;
+    op.flops_backward = op.flops_backward * experts_local;
+    return op;
+  };
+  list.add(grouped("experts up+gate", gate * ffn_local, s.h, kMoe));
+  list.add(grouped("experts down", s.h, ffn_local, kMoe));
+  if (moe.shared_ffn > 0) {
+    const double shared_local = moe.shared_ffn / s.tp;
+    list.add(product(job, "shared experts up+gate", "t x 2 fs/tp x h", s.tokens, gate * shared_local, s.h, precision,
+                     job.profile.gemm_factor, kSharedExperts));
+    list.add(product(job, "shared experts down", "t x h x fs/tp", s.tokens, s.h, shared_local, precision,
+                     job.profile.gemm_factor, kSharedExperts));
+  }
+  Operation permute;
+  permute.name = "permute and unpermute";
+  permute.kind = OperationKind::memory;
+  permute.module = kMoe;
+  permute.formula = "permute bytes x h x routed tokens";
+  permute.bytes_forward = Bytes(job.profile.permute_bytes_per_routed * s.h * local_tokens * moe.top_k * imbalance);
+  permute.bytes_backward = permute.bytes_forward;
+  permute.forward = memory_time(job, permute.bytes_forward, MemoryKind::plain);
+  permute.input_gradient = permute.forward;
+  list.add(permute);
+  if (key.ep > 1) {
+    const auto group = place_group(job.cluster, key.ep, expert_stride(key));
+    const Bytes dispatch_copy(s.h * (narrow(precision) && job.training.dispatcher != Dispatcher::all_to_all ? 1 : 2));
+    const Bytes combine_copy(s.h * 2);
+    const Seconds dispatch = dispatch_time(job, dispatch_copy, local_tokens, group);
+    const Seconds combine = dispatch_time(job, combine_copy, local_tokens, group);
+    Operation op;
+    op.name = "expert all-to-all";
+    op.kind = OperationKind::ep_comm;
+    op.module = kMoe;
+    op.formula = "dispatch + combine of t' x top_k x h, (ep-1)/ep leaves the rank";
+    op.bytes_forward = (dispatch_copy + combine_copy) * (local_tokens * moe.top_k * imbalance);
+    op.bytes_backward = op.bytes_forward;
+    op.forward = dispatch + combine;
+    op.input_gradient = combine * 2.0;
+    list.add(op);
+  }
+  if (key.etp > 1) {
+    const auto group = place_group(job.cluster, key.etp, 1);
+    const Bytes bytes(local_tokens * key.etp * moe.top_k * s.h * 2);
+    Operation op;
+    op.name = "expert tensor-parallel gather and scatter";
+    op.kind = OperationKind::tp_comm;
+    op.module = kMoe;
+    op.formula = "all-gather + reduce-scatter of the routed tokens over etp";
+    op.bytes_forward = bytes * 2.0;
+    op.bytes_backward = bytes * 2.0;
+    op.forward = collective_time(job, Collective::all_gather, bytes, group) +
+                 collective_time(job, Collective::reduce_scatter, bytes, group);
+    op.input_gradient = op.forward;
+    list.add(op);
+  }
+}
+
+double tp_exposed(const Job& job) {
+  return switched_on(job.training.overlap_tp, job.profile.tp_overlap_default) ? 1 - job.profile.tp_hidden : 1;
+}
+
+/// One pair of tensor-parallel collectives around a block of the layer, forward and backward.
+void add_tp_pair(const Job& job, const LayerKey& key, const LayerSizes& s, const char* name, std::uint16_t module,
+                 OperationList& list) {
+  if (key.tp <= 1) {
+    return;
+  }
+  const auto group = place_group(job.cluster, key.tp, 1);
+  const Bytes bytes = s.element * (s.tokens * s.h);
+  Operation op;
+  op.name = name;
+  op.kind = OperationKind::tp_comm;
+  op.module = module;
+  op.bytes_forward = bytes;
+  op.bytes_backward = bytes;
+  if (key.sequence_parallel) {
+    op.formula = "all-gather + reduce-scatter of t x h, the same backward (the second gather hides beside a product)";
+    op.forward = (collective_time(job, Collective::all_gather, bytes, group) +
+                  collective_time(job, Collective::reduce_scatter, bytes, group)) *
+                 tp_exposed(job);
+  } else {
+    op.formula = "all-reduce of t x h forward, one backward";
+    op.forward = collective_time(job, Collective::all_reduce, bytes, group) * tp_exposed(job);
+  }
+  op.input_gradient = op.forward;
+  list.add(op);
+}
+
+void add_cp(const Job& job, const LayerKey& key, const LayerSizes& s, OperationList& list) {
+  if (key.cp <= 1) {
+    return;
+  }
+  const auto group = place_group(job.cluster, key.cp, key.tp);
+  const double kv_width = 2 * s.kv_heads_local * (job.model.latent ? s.width_v : job.model.head_dim);
+  const Bytes kv = s.element * (s.tokens * kv_width);
+  Seconds attention_forward(0);
+  Seconds attention_backward(0);
+  for (const auto& op : list) {
+    if (op.kind == OperationKind::attention) {
+      attention_forward += op.forward;
+      attention_backward += op.input_gradient;
+    }
+  }
+  Operation op;
+  op.kind = OperationKind::cp_comm;
+  op.module = kCoreAttention;
+  if (key.cp_type == CpType::ring) {
+    const Seconds hop = collective_time(job, Collective::send_recv, kv, place_group(job.cluster, 2, key.tp));
+    const GroupPlacement crossing{2, key.tp * (key.cp > 1 ? key.cp / 2 : 1), 1, group.tier};
+    const Seconds slowest = max(hop, collective_time(job, Collective::send_recv, kv, crossing));
+    const Seconds forward = slowest * static_cast<double>(key.cp - 1);
+    const Seconds backward = slowest * (2.0 * key.cp - 1);
+    op.name = "ring exchange of keys and values";
+    op.formula = "cp-1 steps of 2 kv d t forward, 2cp-1 backward, beside attention: only the excess is exposed";
+    op.bytes_forward = kv * static_cast<double>(key.cp - 1);
+    op.bytes_backward = kv * (2.0 * key.cp - 1);
+    op.forward = max(Seconds(0), forward - attention_forward) + slowest / static_cast<double>(key.cp);
+    op.input_gradient = max(Seconds(0), backward - attention_backward) + slowest / static_cast<double>(key.cp);
+  } else if (key.cp_type == CpType::all_gather) {
+    const Bytes whole = kv * static_cast<double>(key.cp);
+    op.name = "gather of keys and values";
+    op.formula = "all-gather of K,V forward and backward, reduce-scatter of their gradients";
+    op.bytes_forward = whole;
+    op.bytes_backward = whole * 2.0;
+    op.forward = collective_time(job, Collective::all_gather, whole, group);
+    op.input_gradient = op.forward + collective_time(job, Collective::reduce_scatter, whole, group);
+  } else {
+    const double kv_copies = std::max<double>(job.model.kv_heads, static_cast<double>(key.cp) * key.tp);
+    const Bytes whole = s.element * (s.tokens * job.model.head_dim * (2.0 * job.model.heads + 2 * kv_copies) / key.tp);
+    op.name = "Ulysses all-to-all of queries keys values and output";
+    op.formula = "t d (2a + 2 max(k, cp tp)) / tp each way";
+    op.bytes_forward = whole;
+    op.bytes_backward = whole;
+    op.forward = collective_time(job, Collective::all_to_all, whole, group);
+    op.input_gradient = op.forward;
+  }
+  list.add(op);
+}
+
+void add_weight_gradients(const Job& job, double params, OperationList& list) {
+  Operation op;
+  op.name = "weight gradient accumulation";
+  op.kind = OperationKind::memory;
+  op.formula = "bytes per parameter x parameters of the rank / bandwidth";
+  op.bytes_backward = Bytes(job.profile.weight_gradient_bytes * params);
+  op.weight_gradient = memory_time(job, op.bytes_backward, MemoryKind::plain);
+  list.add(op);
+}
+
+void add_fp8_casts(const Job& job, const LayerSizes& s, double gemm_inputs, OperationList& list) {
+  if (!narrow(job.training.precision)) {
+    return;
+  }
+  Operation op;
+  op.name = "quantisation of product inputs";
+  op.kind = OperationKind::memory;
+  op.formula = "bytes per input element, half forward and half backward";
+  op.bytes_forward = Bytes(job.profile.fp8_cast_bytes / 2 * gemm_inputs * s.tokens);
+  op.bytes_backward = op.bytes_forward;
+  op.forward = memory_time(job, op.bytes_forward, MemoryKind::plain);
+  op.input_gradient = op.forward;
+  list.add(op);
+}
+
+}  // namespace
+
+std::string_view name_of(OperationKind kind) {
+  for (const auto& row : kKindNames) {
+    if (row.kind == kind) {
+      return row.name;
+    }
+  }
+  return "?";
+}
+
+Seconds gemm_time(const Job& job, double m, double n, double k, Precision precision, double rate_factor) {
+  const auto& gpu = job.constants;
+  const double sms = job.cluster.gpu.sms > 0 ? job.cluster.gpu.sms : 100;
+  const double tiles = std::ceil(m / kTile) * std::ceil(n / kTile);
+  const double occupancy = tiles >= sms ? 1 : std::pow(tiles / sms, gpu.gemm_occupancy);
+  const FlopsPerSecond rate =
+      job.cluster.gpu.peak_of(precision) * (gpu.power_factor * sustained(gpu, precision) * occupancy * rate_factor);
+  const Seconds compute = Flops(2 * m * n * k * (1 + gpu.gemm_k0 / k)) / rate;
+  const double element = kPrecisionTable[static_cast<std::size_t>(precision)].gemm_bytes;
+  const Bytes traffic(element * (m * k + k * n) + 2 * m * n);
+  const Seconds memory = traffic / (job.cluster.gpu.memory_bandwidth * gpu.gemm_bytes);
+  return max(compute, memory) + kKernelOverhead;
+}
+
+OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_layer) {
+  OperationList list;
+  const auto s = sizes_of(job, key);
+  const auto precision = job.training.precision;
+  const auto& model = job.model;
+  const double rate = job.profile.gemm_factor;
+  double gemm_inputs = 0;
+  if (model.latent) {
+    const auto& mla = *model.latent;
+    const double heads = s.heads_local;
+    if (mla.q_lora > 0) {
+      list.add(product(job, "query down", "t x q_lora x h", s.sequence_tokens, mla.q_lora, s.h, precision, rate, 0));
+      list.add(product(job, "query up", "t x a(nope+rope)/tp x q_lora", s.tokens, heads * s.width_qk, mla.q_lora,
+                       precision, rate, kMlaUpProjection));
+    } else {
+      list.add(product(job, "query", "t x a(nope+rope)/tp x h", s.tokens, heads * s.width_qk, s.h, precision, rate, 0));
+    }
+    list.add(product(job, "key/value down", "t x (kv_lora+rope) x h", s.sequence_tokens, mla.kv_lora + mla.qk_rope, s.h,
+                     precision, rate, 0));
+    list.add(product(job, "key/value up", "t x a(nope+v)/tp x kv_lora", s.tokens,
+                     heads * (mla.qk_nope + static_cast<double>(mla.v)), mla.kv_lora, precision, rate,
+                     kMlaUpProjection));
+    list.add(product(job, "attention output", "t x h x a v/tp", s.tokens, s.h, heads * s.width_v, precision, rate, 0));
+    gemm_inputs += 2 * s.h + heads * s.width_v;
+  } else {
+    const double gate = model.query_gate ? 2 : 1;
+    list.add(product(job, "query key value", "t x (a+2k)d/tp x h", s.tokens, gate * s.q_local + 2 * s.kv_local, s.h,
+                     precision, rate, 0));
+    list.add(product(job, "attention output", "t x h x a d/tp", s.tokens, s.h, s.q_local, precision, rate, 0));
+    gemm_inputs += s.h + s.q_local;
+  }
+  add_attention(job, key, s, list);
+  add_cp(job, key, s, list);
+  add_tp_pair(job, key, s, "tensor-parallel collectives of attention", 0, list);
+  const auto params = rank_parameters(job, key, moe_layer);
+  if (moe_layer) {
+    add_moe(job, key, s, precision, list);
+    if (model.moe->shared_ffn > 0) {
+      add_tp_pair(job, key, s, "tensor-parallel collectives of shared experts", 0, list);
+    }
+    gemm_inputs += (s.h + model.moe->expert_ffn) * model.moe->top_k / s.sp;
+  } else {
+    const double gate = model.gated_mlp ? 2 : 1;
+    list.add(product(job, model.gated_mlp ? "FFN up+gate" : "FFN up",
+                     model.gated_mlp ? "t x 2f/tp x h" : "t x f/tp x h", s.tokens, gate * s.ffn_local, s.h, precision,
+                     rate, kMlp));
+    list.add(product(job, "FFN down", "t x h x f/tp", s.tokens, s.h, s.ffn_local, precision, rate, kMlp));
+    add_tp_pair(job, key, s, "tensor-parallel collectives of the FFN", 0, list);
+    gemm_inputs += s.h + s.ffn_local;
+  }
+  add_elementwise(job, key, s, moe_layer, list);
+  add_fp8_casts(job, s, gemm_inputs, list);
+  add_weight_gradients(job, params.dense + params.expert, list);
+  return list;
+}
+
+OperationList embedding_operations(const Job& job, const LayerKey& key) {
+  OperationList list;
+  const auto s = sizes_of(job, key);
+  Operation gather;
+  gather.name = "embedding";
+  gather.kind = OperationKind::memory;
+  gather.formula = "gather of t x h forward, scatter-add of its fp32 gradient backward";
+  gather.bytes_forward = Bytes(2 * kActivationBytes * s.tokens * s.h);
+  gather.bytes_backward = Bytes(5 * kActivationBytes * s.tokens * s.h);
+  gather.forward = memory_time(job, gather.bytes_forward, MemoryKind::plain);
+  gather.weight_gradient = memory_time(job, gather.bytes_backward, MemoryKind::plain);
+  list.add(gather);
+  if (key.tp > 1) {
+    const auto group = place_group(job.cluster, key.tp, 1);
+    const Bytes bytes = s.element * (s.tokens * s.h);
+    Operation op;
+    op.name = "tensor-parallel collective of the embedding";
+    op.kind = OperationKind::tp_comm;
+    op.formula = "reduce of t x h forward, gather backward with sequence parallelism";
+    op.bytes_forward = bytes;
+    op.forward =
+        collective_time(job, key.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce, bytes, group);
+    if (key.sequence_parallel) {
+      op.bytes_backward = bytes;
+      op.input_gradient = collective_time(job, Collective::all_gather, bytes, group);
+    }
+    list.add(op);
+  }
+  return list;
+}
+
+OperationList head_operations(const Job& job, const LayerKey& key) {
+  OperationList list;
+  const auto s = sizes_of(job, key);
+  const auto precision = wide_precision(job);
+  list.add(product(job, "head", "t x V/tp x h", s.tokens, s.vocab_local, s.h, precision, job.profile.gemm_factor, 0));
+  Operation loss;
+  loss.name = "loss";
+  loss.kind = OperationKind::memory;
+  loss.formula = "bytes per logit x t x V/tp / bandwidth";
+  const Bytes traffic(job.profile.loss_bytes_per_logit * s.tokens * s.vocab_local);
+  loss.bytes_forward = traffic * 0.5;
+  loss.bytes_backward = traffic * 0.5;
+  loss.forward = memory_time(job, loss.bytes_forward, MemoryKind::plain);
+  loss.input_gradient = loss.forward;
+  list.add(loss);
+  add_weight_gradients(job, s.vocab_local * s.h, list);
+  if (key.tp > 1) {
+    const auto group = place_group(job.cluster, key.tp, 1);
+    const Bytes bytes = s.element * (s.tokens * s.h);
+    Operation op;
+    op.name = "tensor-parallel collectives of head and loss";
+    op.kind = OperationKind::tp_comm;
+    op.formula = "gather of the head's input, its gradient, three all-reduces of 4 t bytes in the loss";
+    const Bytes scalars(4 * s.tokens);
+    op.bytes_forward = scalars * 3.0;
+    op.forward = collective_time(job, Collective::all_reduce, scalars, group) * 3.0;
+    op.bytes_backward = bytes;
+    if (key.sequence_parallel) {
+      op.bytes_forward += bytes;
+      op.forward += collective_time(job, Collective::all_gather, bytes, group);
+      op.input_gradient = collective_time(job, Collective::reduce_scatter, bytes, group);
+    } else {
+      op.input_gradient = collective_time(job, Collective::all_reduce, bytes, group);
+    }
+    list.add(op);
+  }
+  return list;
+}
+
+}  // namespace tpplan

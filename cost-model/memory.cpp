@@ -1,0 +1,122 @@
+#include <algorithm>
+
+#include "cost-model/pipeline.h"
+#include "cost-model/stage_cost.h"
+
+namespace tpplan {
+namespace {
+
+Bytes gib(double value) { return Bytes(value * 1073741824.0); }
+
+}  // namespace
+
+StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
+                         const StageCosts& stage, const DataGroups& groups, double micro_batches) {
+  const auto& profile = job.profile;
+  const auto& content = group.content;
+  StageMemory out;
+  auto& m = out.at;
+  m.stage = group.first_rank;
+  m.capacity = job.cluster.gpu.usable;
+  // The head matrix is a parameter of its own on the last stage unless it is the embedding held there already.
+  const bool own_head = content.head && (!job.model.tied_embeddings || !content.embedding);
+  const double dense = stage.params + (own_head ? costs.head_params : 0);
+  const double experts = stage.expert_params;
+  const double params = dense + experts;
+  const double dense_shards = layout.zero >= 1 ? groups.dense_shards : 1;
+  const double expert_shards = layout.zero >= 1 ? groups.expert_shards : 1;
+  const double sharded_params = dense / dense_shards + experts / expert_shards;
+  const double state = profile.optimizer_state_bytes * row_of(layout.optimizer).state_bytes / 12;
+  const bool fsdp = layout.zero >= 3;
+  if (fsdp) {
+    m.optimizer = Bytes(state * sharded_params);
+    m.gradients = Bytes(4 * sharded_params);
+    const double layers = content.dense + content.moe;
+    const double layer_params =
+        layers > 0
+            ? (params - (content.embedding ? costs.embedding_params : 0) - (own_head ? costs.head_params : 0)) / layers
+            : 0;
+    const double root = (content.embedding ? costs.embedding_params : 0) + (own_head ? costs.head_params : 0);
+    m.gathered = Bytes(2 * root + 2 * profile.fsdp_prefetch_layers * layer_params);
+    if (profile.unsynced_gradients > 0.5 && micro_batches > 1) {
+      m.gradients = Bytes(4 * params);
+    } else if (micro_batches <= 1) {
+      m.gradients = Bytes(0);  // freed before the forward pass, made again as the backward pass goes
+    }
+  } else {
+    m.weights = Bytes(profile.weight_bytes * params);
+    const bool divided = layout.zero >= 2 || (layout.zero == 1 && profile.shards_gradients > 0.5);
+    m.gradients = Bytes(profile.gradient_bytes * (divided ? sharded_params : params) +
+                        profile.sharded_gradient_bytes * sharded_params +
+                        (job.training.precision == Precision::bf16 ? profile.bf16_gradient_bytes * params : 0) +
+                        (layout.dp > 1 ? profile.bucket_bytes * params : 0));
+    m.optimizer = Bytes(state * sharded_params);
+  }
+  if (layout.offload == Offload::optimizer) {
+    m.host_bytes = m.optimizer;
+    m.optimizer = Bytes(0);
+  }
+  m.workspace =
+      gib(profile.workspace_gib) + costs.dummy_gradients + (content.head ? costs.head_dummy_gradient : Bytes(0));
+  const double constant = profile.constant_gib + (layout.tp > 1 ? profile.constant_tp_gib : 0);
+  m.workspace += gib(constant);
+
+  const double held = in_flight(layout.schedule, layout.pp, layout.vpp, group.first_rank, micro_batches);
+  // Full recomputation of n layers per stage only: the others keep the whole list.
+  const double layers = std::max(1, content.dense + content.moe);
+  const double recomputed =
+      layout.recompute == RecomputeKind::full && layout.recompute_layers > 0
+          ? std::min<double>(1, layout.recompute_layers * static_cast<double>(layout.vpp) / layers)
+          : 1;
+  const auto per_micro_batch = [&](Bytes kept_dense, Bytes kept_moe) {
+    return kept_dense * static_cast<double>(content.dense) + kept_moe * static_cast<double>(content.moe);
+  };
+  const Bytes one = per_micro_batch(costs.dense_activations, costs.moe_activations) * recomputed +
+                    per_micro_batch(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed);
+  Bytes activations = one * held;
+  if (layout.offload == Offload::activations) {
+    m.host_bytes += activations;
+    activations = per_micro_batch(costs.dense_activations, costs.moe_activations) * (2.0 / layers);
+    m.host_bytes = max(Bytes(0), m.host_bytes - activations);
+  }
+  if (layout.pp > 1) {
+    m.communication = costs.boundary * 4.0 + costs.layer_input * (profile.stage_buffer_bytes / 2 * held);
+  }
+  const bool full = layout.recompute == RecomputeKind::full;
+  const Bytes whole_layer =
+      content.moe > 0 ? max(costs.moe_activations_all, costs.dense_activations_all) : costs.dense_activations_all;
+  const Bytes backward = costs.backward_transient + (full ? whole_layer : Bytes(0));
+  const Bytes at_loss = content.head ? costs.head_activations + costs.loss_transient : Bytes(0);
+  const Bytes embedding_gradient =
+      content.embedding || content.head ? Bytes((fsdp ? 4 : 2) * costs.embedding_params) : Bytes(0);
+  const Bytes at_end = embedding_gradient - one;
+  const std::array<Bytes, 3> extra{at_loss, backward, at_end};
+  std::size_t worst = 0;
+  for (std::size_t i = 1; i < extra.size(); ++i) {
+    if (extra[i] > extra[worst]) {
+      worst = i;
+    }
+  }
+  m.moment = static_cast<std::uint8_t>(worst);
+  m.activations = activations;
+  if (worst == 0) {
+    m.loss = at_loss;
+  } else if (worst == 1) {
+    m.activations += backward;
+  } else {
+    m.activations = max(Bytes(0), activations - one);
+    m.gathered += embedding_gradient;
+  }
+  const Bytes allocated = m.allocated();
+  m.allocator_slack = allocated * (profile.reserved_factor - 1) +
+                      (content.head ? costs.loss_transient : Bytes(0)) * profile.reserved_loss_factor;
+  if (fsdp && profile.fsdp_gradient_pool > 0.5 && micro_batches <= 1) {
+    m.allocator_slack += Bytes(4 * sharded_params);
+  }
+  m.context = gib(profile.context_gib + (layout.pp > 1 ? profile.context_p2p_gib : 0));
+  m.error = profile.memory_error;
+  out.total = m.total();
+  return out;
+}
+
+}  // namespace tpplan

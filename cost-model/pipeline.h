@@ -1,0 +1,20 @@
+#pragma once
+
+#include "cost-model/estimate.h"
+
+namespace tpplan {
+
+/// Micro-batches (in units of all layers of the rank) whose activations rank r holds at once.
+double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches);
+
+/// Times of the stages of a pipeline per micro-batch: sums over all ranks and those of the slowest one.
+struct PipelineTimes {
+  Seconds forward_sum, backward_sum, weight_sum;  ///< over stages, per micro-batch; backward includes the weight part
+  Seconds slowest, slowest_forward, slowest_backward, slowest_weight;
+};
+
+/// Time from the first forward pass to the last backward pass of a step, without transfers: closed form per schedule,
+/// exact for equal stages.
+Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, const PipelineTimes& t);
+
+}  // namespace tpplan

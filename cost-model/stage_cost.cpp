@@ -1,0 +1,173 @@
+#include "cost-model/stage_cost.h"
+
+#include <algorithm>
+
+namespace tpplan {
+namespace {
+
+constexpr std::array<OptimizerRow, 8> kOptimizers{{{Optimizer::adam, 12, 0},
+                                                   {Optimizer::adamw, 12, 0},
+                                                   {Optimizer::adam_8bit, 6, -12},
+                                                   {Optimizer::adam_bf16, 8, -8},
+                                                   {Optimizer::sgd, 8, -8},
+                                                   {Optimizer::muon, 8, 16},
+                                                   {Optimizer::adafactor, 4.1, -8},
+                                                   {Optimizer::lion, 8, -8}}};
+
+PassCosts scaled(const PassCosts& c, double n) {
+  PassCosts out;
+  out.forward = c.forward * n;
+  out.backward = c.backward * n;
+  out.weight_gradient = c.weight_gradient * n;
+  out.recompute = c.recompute * n;
+  out.tp_forward = c.tp_forward * n;
+  out.tp_backward = c.tp_backward * n;
+  out.cp_forward = c.cp_forward * n;
+  out.cp_backward = c.cp_backward * n;
+  out.ep_forward = c.ep_forward * n;
+  out.ep_backward = c.ep_backward * n;
+  out.host_forward = c.host_forward * n;
+  out.host_backward = c.host_backward * n;
+  return out;
+}
+
+void accumulate(PassCosts& sum, const PassCosts& c) {
+  sum.forward += c.forward;
+  sum.backward += c.backward;
+  sum.weight_gradient += c.weight_gradient;
+  sum.recompute += c.recompute;
+  sum.tp_forward += c.tp_forward;
+  sum.tp_backward += c.tp_backward;
+  sum.cp_forward += c.cp_forward;
+  sum.cp_backward += c.cp_backward;
+  sum.ep_forward += c.ep_forward;
+  sum.ep_backward += c.ep_backward;
+  sum.host_forward += c.host_forward;
+  sum.host_backward += c.host_backward;
+}
+
+}  // namespace
+
+const OptimizerRow& row_of(Optimizer optimizer) { return kOptimizers[static_cast<std::size_t>(optimizer)]; }
+
+StageCosts stage_costs(const LayerCosts& costs, const StageContent& content) {
+  StageCosts out;
+  out.params = content.dense * costs.dense_params + content.moe * costs.moe_params;
+  out.expert_params = content.moe * costs.expert_params;
+  out.sums = scaled(costs.dense, content.dense);
+  if (content.moe > 0) {
+    accumulate(out.sums, scaled(costs.moe, content.moe));
+  }
+  if (content.embedding) {
+    accumulate(out.sums, costs.embedding);
+    out.params += costs.embedding_params;
+  }
+  if (content.head) {
+    accumulate(out.sums, costs.head);
+  }
+  out.forward = out.sums.forward_total();
+  out.backward = out.sums.backward_total();
+  out.weight = out.sums.weight_gradient;
+  return out;
+}
+
+DataGroups data_groups(const Job& job, const Layout& layout) {
+  DataGroups groups;
+  const int data_ranks = layout.dp * layout.cp;
+  const bool pipeline_inside = layout.ranks_order == RanksOrder::tp_cp_pp_dp;
+  const int stride = layout.tp * (pipeline_inside ? layout.pp : 1);
+  groups.dense = place_group(job.cluster, data_ranks, stride);
+  const int shard = layout.shard_group > 0 ? std::min(layout.shard_group, data_ranks) : data_ranks;
+  groups.dense_shard = shard == data_ranks ? groups.dense : place_group(job.cluster, shard, stride);
+  groups.dense_replicas =
+      shard == data_ranks ? GroupPlacement{} : place_group(job.cluster, data_ranks / shard, stride * shard);
+  groups.dense_shards = shard;
+  if (job.moe()) {
+    const int edp =
+        std::max(1, static_cast<int>(std::int64_t{data_ranks} * layout.tp / (std::int64_t{layout.ep} * layout.etp)));
+    groups.expert = place_group(job.cluster, edp, layout.ep * layout.etp);
+    groups.expert_shards = edp;
+  }
+  return groups;
+}
+
+DataParallelTimes data_parallel_times(const Job& job, const Layout& layout, const StageCosts& stage,
+                                      const DataGroups& groups) {
+  DataParallelTimes t;
+  const double wire = job.profile.gradient_wire_bytes;
+  const double weight = job.profile.weight_bytes;
+  const auto add = [&](double params, GroupPlacement all, GroupPlacement shard, GroupPlacement replicas) {
+    if (params <= 0) {
+      return;
+    }
+    const Bytes gradients(params * wire);
+    if (layout.zero == 0) {
+      t.reduce += collective_time(job, Collective::all_reduce, gradients, all);
+      return;
+    }
+    t.reduce += collective_time(job, Collective::reduce_scatter, gradients, shard);
+    if (replicas.ranks > 1) {
+      t.reduce += collective_time(job, Collective::all_reduce, gradients / static_cast<double>(shard.ranks), replicas);
+    }
+    if (layout.zero < 3) {
+      t.gather += collective_time(job, Collective::all_gather, Bytes(params * weight), shard);
+    }
+  };
+  add(stage.params, groups.dense, groups.dense_shard, groups.dense_replicas);
+  add(stage.expert_params, groups.expert, groups.expert, GroupPlacement{});
+  return t;
+}
+
+Seconds beside(Seconds compute, Seconds communication, double share) {
+  return min(compute, communication) * share + max(Seconds(0), communication - compute);
+}
+
+Seconds fsdp_exposed(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
+                     const DataGroups& groups, double micro_batches) {
+  const double gather_bytes = 2;
+  const double layers = content.dense + content.moe;
+  if (layers < 1 || groups.dense_shard.ranks <= 1) {
+    return Seconds(0);
+  }
+  const double layer_params = (content.dense * costs.dense_params + content.moe * costs.moe_params) / layers;
+  const double root_params =
+      stage.params - layer_params * layers + (content.head && !job.model.tied_embeddings ? costs.head_params : 0);
+  const auto gather = [&](double params) {
+    return collective_time(job, Collective::all_gather, Bytes(params * gather_bytes), groups.dense_shard);
+  };
+  const auto scatter = [&](double params) {
+    Seconds t = collective_time(job, Collective::reduce_scatter, Bytes(params * job.profile.gradient_wire_bytes),
+                                groups.dense_shard);
+    if (groups.dense_replicas.ranks > 1) {
+      t +=
+          collective_time(job, Collective::all_reduce,
+                          Bytes(params * job.profile.gradient_wire_bytes / groups.dense_shards), groups.dense_replicas);
+    }
+    return t;
+  };
+  const Seconds layer_gather = gather(layer_params);
+  const Seconds layer_scatter = scatter(layer_params);
+  Seconds expert_gather(0);
+  Seconds expert_scatter(0);
+  if (content.moe > 0 && groups.expert.ranks > 1) {
+    const double params = costs.expert_params * content.moe / layers;
+    expert_gather = collective_time(job, Collective::all_gather, Bytes(params * gather_bytes), groups.expert);
+    expert_scatter = collective_time(job, Collective::reduce_scatter, Bytes(params * job.profile.gradient_wire_bytes),
+                                     groups.expert);
+  }
+  const Seconds root_gather = gather(root_params);
+  const double share = job.profile.fsdp_overlap_cost;
+  const bool every = job.profile.unsynced_gradients < 0.5;
+  const double reductions = every ? micro_batches : 1;
+  const Seconds forward = beside(stage.forward, (layer_gather + expert_gather) * layers, share);
+  const Seconds backward_gather = (layer_gather + expert_gather) * layers;
+  const Seconds backward_scatter = (layer_scatter + expert_scatter) * layers;
+  const Seconds backward_reduced = beside(stage.backward, backward_gather + backward_scatter, share);
+  const Seconds backward_plain = beside(stage.backward, backward_gather, share);
+  // The first gather and the last scatter of a pass have nothing to hide behind, nor has the root unit.
+  const Seconds ends = root_gather + layer_gather;
+  return (forward + ends) * micro_batches + backward_reduced * reductions +
+         backward_plain * (micro_batches - reductions) + (layer_scatter + scatter(root_params)) * reductions;
+}
+
+}  // namespace tpplan
