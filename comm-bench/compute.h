@@ -39,7 +39,7 @@ struct ComputeItem {
 
 struct ComputeResult {
   std::vector<Seconds> samples;
-  bool wrong = false;       ///< sampled elements of the result are not what the host computes
+  Check check = Check::off;  ///< of sampled elements of the result against the host's arithmetic
   Seconds alone;            ///< gemm_mixed: the same product in an unbroken run of its own kind
   std::string unsupported;  ///< why there is nothing, else empty
 };
@@ -90,7 +90,7 @@ struct ComputeRow {
   std::string device;
   Summary summary;    ///< of the median node when several measured
   Seconds alone;
-  bool wrong = false;
+  Check check = Check::off;
   int nodes = 1;
   Seconds slowest;    ///< median time of the slowest node
   int slowest_rank = 0;
