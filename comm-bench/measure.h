@@ -30,6 +30,10 @@ struct Interval {
 /// SC 2015, rule 5.
 std::optional<Interval> median_interval(std::span<const Seconds> samples);
 
+/// Whether the result of what was measured was compared with the expected one.
+enum class Check { ok, wrong, off };
+inline constexpr std::string_view kCheckNames[] = {"ok", "wrong", "off"};
+
 /// When repeating stops.
 struct StoppingRule {
   double relative_width = 0.02;    ///< both ends of the interval within this of the median

@@ -276,7 +276,7 @@ std::string to_json(const ComputeRow& row) {
   if (item.flops().raw() > 0) value["tflops"] = number(seconds > 0 ? item.flops().raw() / seconds * 1e-12 : 0);
   if (item.bytes.raw() > 0) value["gbs"] = number(seconds > 0 ? item.bytes.raw() / seconds * 1e-9 : 0);
   if (item.kind == ComputeKind::gemm_mixed) value["alone_s"] = number(row.alone);
-  value["check"] = row.wrong ? "wrong" : "ok";
+  value["check"] = kCheckNames[static_cast<std::size_t>(row.check)];
   if (row.nodes > 1) {
     value["nodes"] = row.nodes;
     value["slowest_s"] = number(row.slowest);

@@ -39,9 +39,6 @@ struct SweepRequest {
   Faults faults;
 };
 
-enum class Check { ok, wrong, off };
-inline constexpr std::string_view kCheckNames[] = {"ok", "wrong", "off"};
-
 /// One measured cell. Times are the maximum over all ranks of all groups of the set.
 struct SampleRow {
   Cell cell;
