@@ -234,6 +234,18 @@ void fit_curve(CollectiveCurve& curve) {
   curve.residual_p90 = nearest_rank(residuals, 0.9);
 }
 
+std::vector<double> held_out_errors(const CollectiveCurve& curve) {
+  CollectiveCurve half = curve;
+  half.points.clear();
+  for (std::size_t i = 0; i < curve.points.size(); i += 2) half.points.push_back(curve.points[i]);
+  fit_curve(half);
+  std::vector<double> errors;
+  for (std::size_t i = 1; i < curve.points.size(); i += 2) {
+    errors.push_back(std::abs(half.time(curve.points[i].size) / curve.points[i].time - 1));
+  }
+  return errors;
+}
+
 double latency_steps(Collective collective, const Placement& placement, StepLaw law) {
   const CollectiveRow& row = row_of(collective);
   if (law == StepLaw::ring || row.ring_steps <= 0) return row.steps(placement.ranks());

@@ -30,6 +30,9 @@ std::vector<CurvePiece> fit_pieces(const std::vector<CurvePoint>& points, double
 /// Fits the pieces of a curve to its own points and notes the residuals (relative, median and 90 %).
 void fit_curve(CollectiveCurve& curve);
 
+/// Relative errors |predicted / measured - 1| at every second point, predicted from a curve made of the others only.
+std::vector<double> held_out_errors(const CollectiveCurve& curve);
+
 /// How latency grows with a group. Ring: steps of CollectiveRow::steps over n ranks. Tree: p - 1 hops inside a node of p
 /// GPUs plus log2 of the k nodes, twice for an all-reduce (NCCL src/graph/tuning.cc, ring and tree latency terms).
 enum class StepLaw : std::uint8_t { ring, tree };
