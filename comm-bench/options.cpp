@@ -153,7 +153,8 @@ po::options_description described() {
 /// The first word that no option takes.
 std::string unknown_option(const std::string& word) {
   std::vector<std::string> names;
-  for (const auto& option : described().options()) names.push_back("--" + option->long_name());
+  const po::options_description options = described();
+  for (const auto& option : options.options()) names.push_back("--" + option->long_name());
   std::string message = "unknown option " + word;
   if (const auto nearest = nearest_name(word, names)) message += "; did you mean " + *nearest + "?";
   return message;

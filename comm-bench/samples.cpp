@@ -85,12 +85,13 @@ Json to_value(const RankFacts& facts) {
   return value;
 }
 
-Json to_value(const Summary& summary) {
+/// `count` names the number of samples: `n`, but `samples` where n is a width.
+Json to_value(const Summary& summary, const char* count) {
   return {{"median_s", number(summary.median)},
           {"p5_s", number(summary.p5)},
           {"p95_s", number(summary.p95)},
           {"min_s", number(summary.minimum)},
-          {"n", summary.count}};
+          {count, summary.count}};
 }
 
 std::string dumped(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
@@ -241,7 +242,7 @@ std::string to_json(const SampleRow& row) {
              {"concurrent", row.set.concurrent},
              {"mode", kModeNames[static_cast<std::size_t>(row.mode)]},
              {"in_place", operation.in_place}};
-  value.update(to_value(row.summary));
+  value.update(to_value(row.summary, "n"));
   value["stopped_by"] = name_of(row.stop);
   value["algbw_gbs"] = number(row.algorithm_bandwidth().raw() * 1e-9);
   value["busbw_gbs"] = number(row.bus_bandwidth().raw() * 1e-9);
@@ -271,7 +272,7 @@ std::string to_json(const ComputeRow& row) {
     value["causal"] = true;
   }
   if (item.bytes.raw() > 0) value["bytes"] = number(item.bytes.raw());
-  value.update(to_value(row.summary));
+  value.update(to_value(row.summary, "samples"));
   const double seconds = row.summary.median.raw();
   if (item.flops().raw() > 0) value["tflops"] = number(seconds > 0 ? item.flops().raw() / seconds * 1e-12 : 0);
   if (item.bytes.raw() > 0) value["gbs"] = number(seconds > 0 ? item.bytes.raw() / seconds * 1e-9 : 0);
