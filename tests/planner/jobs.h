@@ -1,8 +1,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "cost-model/job.h"
+#include "planner/search.h"
 
 namespace tpplan::tests {
 
@@ -82,6 +83,44 @@ inline Job priced_job(ModelSpec model, const std::string& gpu, int nodes, int gp
   training.global_batch = global_batch;
   training.framework = framework;
   return make_job(std::move(model), usual_cluster(kGpus.find(gpu), nodes, gpus_per_node), training, kProfiles);
+}
+
+/// The space that the search is measured on: every divisor for tp, pp, cp and dp, micro-batches 1 to 64 in powers of
+/// two, every legal number of virtual stages, three kinds of recomputation, sequence parallelism and ZeRO-1 on and off.
+inline SearchSpace measured_space() {
+  SearchSpace space;
+  space.axes.back().values = {1, 2, 4, 8, 16, 32, 64};
+  space.recompute = {"none", "selective", "full"};
+  space.sequence_parallel = {false, true};
+  space.zero = {0, 1};
+  return space;
+}
+
+struct NamedJob {
+  std::string name;
+  Job job;
+};
+
+/// Jobs whose counts are kept in tests/data/signature.txt.
+inline std::vector<NamedJob> signature_jobs() {
+  return {
+      {"7b-on-8xA100", priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 1024)},
+      {"7b-on-8xRTX4090", priced_job(llama_7b(), "rtx-4090", 1, 8, 4096, 256)},
+      {"mixtral-on-8x8xH100", priced_job(mixtral_8x7b(), "h100-80gb-sxm", 8, 8, 4096, 1024)},
+      {"gpt3-175b-on-64x8xA100", priced_job(gpt3_175b(), "a100-80gb-sxm", 64, 8, 2048, 1536)},
+  };
+}
+
+/// One line of the signature: what the search of the measured space counts.
+inline std::string signature_line(const NamedJob& named) {
+  const SearchStats stats = search(named.job, measured_space(), Objective::step_time, 1).stats;
+  std::string text = named.name + " enumerated " + std::to_string(stats.enumerated);
+  for (std::size_t i = 0; i < stats.rejected.size(); ++i) {
+    if (stats.rejected[i] > 0) {
+      text += " " + std::string(rules()[i].name) + " " + std::to_string(stats.rejected[i]);
+    }
+  }
+  return text + " out-of-memory " + std::to_string(stats.out_of_memory) + " ranked " + std::to_string(stats.ranked);
 }
 
 }  // namespace tpplan::tests
