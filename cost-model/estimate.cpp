@@ -15,10 +15,18 @@ Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, 
       static_cast<double>(training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
   const auto groups = data_groups(job, layout);
 
+  // Ends, middle and uneven ranks: rarely more kinds than the array holds; those are added up again.
+  std::array<StageCosts, 6> known;
+  const auto stage_at = [&](std::size_t i) {
+    return i < known.size() ? known[i] : stage_costs(costs, shape.groups[i].content);
+  };
+  for (std::size_t i = 0; i < std::min(known.size(), shape.groups.size()); ++i) {
+    known[i] = stage_costs(costs, shape.groups[i].content);
+  }
   PipelineTimes pipeline;
-  for (const auto& group : shape.groups) {
-    const auto stage = stage_costs(costs, group.content);
-    const double n = group.count;
+  for (std::size_t i = 0; i < shape.groups.size(); ++i) {
+    const auto stage = stage_at(i);
+    const double n = shape.groups[i].count;
     pipeline.forward_sum += stage.forward * n;
     pipeline.backward_sum += stage.backward * n;
     pipeline.weight_sum += stage.weight * n;
@@ -55,8 +63,9 @@ Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, 
   Bytes fullest(-1);
   const bool reduce_beside = switched_on(training.overlap_dp_grad, profile.dp_overlap_default);
   const bool gather_beside = switched_on(training.overlap_dp_param, profile.dp_overlap_default);
-  for (const auto& group : shape.groups) {
-    auto stage = stage_costs(costs, group.content);
+  for (std::size_t i = 0; i < shape.groups.size(); ++i) {
+    const auto& group = shape.groups[i];
+    auto stage = stage_at(i);
     const bool own_head = group.content.head && (!job.model.tied_embeddings || !group.content.embedding);
     const double layer_params = stage.params;
     if (own_head) {
@@ -114,8 +123,7 @@ Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, 
       s.optimizer = optimizer;
       s.offload = offload;
     }
-    const auto memory =
-        stage_memory(job, layout, costs, group, stage_costs(costs, group.content), groups, micro_batches);
+    const auto memory = stage_memory(job, layout, costs, group, stage_at(i), groups, micro_batches);
     if (memory.total > fullest) {
       fullest = memory.total;
       out.memory = memory.at;
