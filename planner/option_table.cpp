@@ -104,6 +104,16 @@ Text read_sequence_parallel(Options& options, const Text& text) {
   return text == "auto" ? "" : unknown_choice(text, words);
 }
 
+Text read_link(Options& options, const Text& text) {
+  UnitError error;
+  const std::optional<double> rate = parse_quantity(text, Dimension::bytes_per_second, error);
+  if (!rate) {
+    return error.message + (error.hint.empty() ? "" : "; " + error.hint);
+  }
+  options.link = BytesPerSecond(*rate);
+  return "";
+}
+
 std::vector<OptionRow> make_rows() {
   const auto axis = [](std::string_view name, std::string_view meaning, Text (*set)(Options&, const Text&)) {
     return OptionRow{.name = name,
@@ -118,7 +128,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "model",
        .argument = "M",
        .commands = kPlanned,
-       .meaning = "model: a shipped name (7b), a model file, a config.json or its folder, -",
+       .meaning = "shipped name (7b), model file, config.json or its folder",
        .details = "A name is looked for as a path, then in models/ of the source tree and of the installation; - reads "
                   "standard input.",
        .completes = Completes::models,
@@ -126,7 +136,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "cluster",
        .argument = "C",
        .commands = kPlanned,
-       .meaning = "cluster: a shipped name (8xA100), a file, or NODESxGPUSxGPU",
+       .meaning = "shipped name (8xA100), file, or NODESxGPUSxGPU",
        .details =
            "A name is looked for as a path, then in clusters/. 16x8xh100-80gb-sxm is 16 usual servers of 8; tpplan "
            "gpus lists the GPUs.",
@@ -185,7 +195,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "peft",
        .argument = "METHOD",
        .commands = kPlanned,
-       .meaning = "fine-tune adapters: lora[:rank=16:targets=all], qlora[:...]",
+       .meaning = "fine-tune: lora[:rank=16:targets=all], qlora[:...]",
        .fallback = "none",
        .completes = Completes::choices,
        .choices =
@@ -333,10 +343,46 @@ std::vector<OptionRow> make_rows() {
       {.name = "plot",
        .argument = "FILE.svg",
        .group = OptionGroup::command,
-       .commands = "calibrate",
-       .meaning = "draw the measured points and fitted curves",
+       .commands = "calibrate validate",
+       .meaning = "draw measured against fitted or predicted",
        .completes = Completes::files,
        .set = store<&Options::plot>},
+      {.name = "gpu",
+       .argument = "ID",
+       .group = OptionGroup::command,
+       .commands = "calibrate",
+       .meaning = "GPU that was measured, when the files do not name it",
+       .set = store<&Options::gpu>},
+      {.name = "collective",
+       .argument = "NAME",
+       .group = OptionGroup::command,
+       .commands = "calibrate",
+       .meaning = "collective of tables that do not name it",
+       .set = store<&Options::collective>},
+      {.name = "ranks",
+       .argument = "N",
+       .group = OptionGroup::command,
+       .commands = "calibrate",
+       .meaning = "ranks of one group, when the tables do not tell",
+       .set = read_optional_count<&Options::ranks>},
+      {.name = "nodes",
+       .argument = "N",
+       .group = OptionGroup::command,
+       .commands = "calibrate",
+       .meaning = "nodes of one group, when the tables do not tell",
+       .set = read_optional_count<&Options::nodes>},
+      {.name = "link",
+       .argument = "RATE",
+       .group = OptionGroup::command,
+       .commands = "calibrate",
+       .meaning = "rated speed per GPU and direction (400 Gbit/s)",
+       .fallback = "the GPU's usual links",
+       .set = read_link},
+      {.name = "rows",
+       .group = OptionGroup::command,
+       .commands = "calibrate",
+       .meaning = "print the rows of the tables as read, tab-separated",
+       .set = raise<&Options::rows>},
       {.name = "group-by",
        .argument = "KEYS",
        .group = OptionGroup::command,
@@ -370,7 +416,7 @@ std::vector<OptionRow> make_rows() {
        .argument = "GROUP",
        .group = OptionGroup::command,
        .commands = "validate",
-       .meaning = "fit without this group and predict it",
+       .meaning = "predict this group (model, group: each) unseen",
        .set = store<&Options::leave_out>},
       {.name = "from",
        .group = OptionGroup::command,

@@ -56,6 +56,11 @@ struct PlannerOptions {
   // Single commands
   std::optional<Seconds> measured_step;  ///< explain
   std::string plot;                      ///< calibrate
+  std::string gpu;                       ///< calibrate: catalogue id
+  std::string collective;                ///< calibrate: of tables that do not name it
+  std::optional<int> ranks, nodes;       ///< calibrate: of tables that do not tell
+  std::optional<BytesPerSecond> link;    ///< calibrate: rated speed per GPU and direction
+  bool rows = false;                     ///< calibrate: print the rows as read
   std::vector<std::string> group_by;     ///< validate
   std::size_t worst = 0;
   std::string fit_profile;

@@ -18,7 +18,7 @@ const std::vector<Command>& commands() {
        .run = run_plan,
        .formats = "table json jsonl csv md html",
        .examples = "tpplan --model 7b --cluster 8xA100\n"
-                   "tpplan --model config.json --cluster 16x8xh100-80gb-sxm --tp 1..8 --format json\n",
+                   "tpplan --model config.json --cluster 16x8xh100-80gb-sxm --tp 1..8 -o plan.json\n",
        .details =
            "Enumerates every layout of the model on the cluster, drops those that break a rule of the framework, "
            "predicts step time and memory of each that remains, and prints the best. Ends with 1 when no layout "
@@ -27,10 +27,13 @@ const std::vector<Command>& commands() {
        .summary = "fit measured collectives and kernels, for --calibration",
        .operands = "SAMPLES...",
        .run = run_calibrate,
-       .examples = "tpplan calibrate samples.jsonl -o clusters/mine.calibration.json\n",
+       .examples = "tpplan calibrate samples.jsonl -o clusters/mine.calibration.json --plot mine.svg\n"
+                   "tpplan calibrate all_reduce.log --ranks 16 --nodes 2 -o lab.calibration.json\n",
        .details =
-           "Reads samples of comm-bench, logs of nccl-tests (text or JSON) and of the OSU benchmarks. Prints how good "
-           "each fit is and compares it with the rated links. Ends with 3 when nothing usable is left."},
+           "Reads samples of comm-bench, output of nccl-tests and rccl-tests (text of any age, JSON, CSV), latency "
+           "tables of OSU and IMB, and lists of a GPU microbenchmark. Prints how good each fit is, compares it with "
+           "the rated links, and refuses what cannot be planned with, each with the reason. Ends with 3 when nothing "
+           "usable is left."},
       {.name = "validate",
        .summary = "predict measured runs and report the error",
        .operands = "RUNS.jsonl...",
@@ -63,18 +66,6 @@ const std::vector<Command>& commands() {
        .examples = "tpplan clusters\ntpplan clusters --from topology.txt query.txt > mine.json\n",
        .details =
            "--from reads what nvidia-smi, rocm-smi and ibstat print of a machine; --detect asks nvidia-smi here."},
-      {.name = "calibrate",
-       .summary = "turn measured collectives and kernels into a calibration file",
-       .operands = "SAMPLES...",
-       .run = run_calibrate,
-       .examples = "tpplan calibrate samples.jsonl -o lab.calibration.json --plot lab.svg\n"
-                   "tpplan calibrate all_reduce.log --ranks 16 --nodes 2 --gpu h100-80gb-sxm -o lab.calibration.json\n",
-       .details =
-           "Reads comm-bench samples, output of nccl-tests and rccl-tests (text of any age, JSON, CSV), OSU and IMB "
-           "latency tables, and lists of a GPU microbenchmark. Fits a curve to each collective, group and place, "
-           "prints "
-           "how good the fits are and how the largest size compares with the rated links, and refuses what cannot be "
-           "planned with, each with the reason. Ends with 3 when nothing usable is left."},
       {.name = "validate",
        .summary = "compare predictions with measured runs",
        .operands = "RUNS.jsonl...",
