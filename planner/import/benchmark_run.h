@@ -70,6 +70,7 @@ struct BenchmarkLog {
   std::vector<BenchmarkRun> runs;
   std::vector<ImportNote> warnings;
   std::vector<ImportNote> failures;  ///< what the tool itself reported as errors
+  std::vector<ImportNote> remarks;   ///< comment lines above the first table that are not the tool's own
   [[nodiscard]] std::size_t rows() const {
     std::size_t count = 0;
     for (const BenchmarkRun& run : runs) count += run.rows.size();

@@ -116,10 +116,10 @@ void judge_curve(SampleCurve& sample, const std::vector<CurvePoint>* twin) {
       return;
     }
   }
+  leave_out_outliers(sample, twin);
   sample.refusal = instability(curve.points);
   if (sample.refusal.empty()) sample.refusal = collapse(curve);
   if (!sample.refusal.empty()) return;
-  leave_out_outliers(sample, twin);
   if (curve.points.size() < 5) {
     sample.warnings.push_back("only " + std::to_string(curve.points.size()) + " sizes: valid from " +
                               format(curve.points.front().size) + " to " + format(curve.points.back().size));

@@ -119,6 +119,52 @@ std::vector<std::string> possible_operations(const RowGroup& group) {
   return {"broadcast", "sendrecv", "all_gather", "alltoall", "all_reduce"};
 }
 
+/// Bounds of the bus factor that all rows allow within their printed digits: bus bandwidth has two decimals, size over
+/// time is exact to the time's.
+struct RatioBounds {
+  double low = 0, high = 0;
+};
+RatioBounds ratio_bounds(const RowGroup& group) {
+  std::vector<RatioBounds> rows;
+  each_place(group, [&](const BenchmarkRow& row, const PlaceFigures& figures) {
+    if (row.size <= 0 || !(figures.time_us > 0) || !std::isfinite(figures.time_us) || !(figures.busbw >= 0.05)) return;
+    const double algbw = static_cast<double>(row.size) / figures.time_us * 1e-3;
+    if (std::abs(algbw - figures.algbw) > 0.02 * algbw + 0.006) return;  // a host time or an old bandwidth: no help
+    const double time_digits = figures.time_us < 100 ? 0.005 : figures.time_us < 1e4 ? 0.05 : 0.5;
+    const double relative = time_digits / figures.time_us;
+    rows.push_back({(figures.busbw - 0.0051) / (algbw * (1 + relative)),
+                    (figures.busbw + 0.0051) / (algbw * (1 - relative))});
+  });
+  if (rows.empty()) return {};
+  RatioBounds bounds{0, 1e9};
+  for (const RatioBounds& row : rows) {
+    bounds.low = std::max(bounds.low, row.low);
+    bounds.high = std::min(bounds.high, row.high);
+  }
+  if (bounds.low <= bounds.high) return bounds;
+  // Rows that contradict each other: the middle of the narrowest half, to be checked row by row later.
+  std::sort(rows.begin(), rows.end(),
+            [](const RatioBounds& a, const RatioBounds& b) { return a.high - a.low < b.high - b.low; });
+  std::vector<double> middles;
+  for (std::size_t i = 0; i <= rows.size() / 2 && i < rows.size(); ++i) middles.push_back((rows[i].low + rows[i].high) / 2);
+  const double middle = median(middles);
+  return {middle * (1 - 1e-4), middle * (1 + 1e-4)};
+}
+
+/// Ranks n with scale (n-1)/n inside the bounds.
+std::optional<int> ranks_in_bounds(double scale, const RatioBounds& bounds) {
+  if (bounds.low <= 0 || bounds.low >= scale) return std::nullopt;
+  const double fewest = scale / (scale - bounds.low);
+  const double most = bounds.high >= scale ? 1e12 : scale / (scale - bounds.high);
+  const double middle = scale / (scale - (bounds.low + std::min(bounds.high, scale)) / 2);
+  if (most > 1.6 * fewest + 1) return std::nullopt;  // not told
+  for (const int multiple : {8, 2}) {
+    const double candidate = std::round(middle / multiple) * multiple;
+    if (candidate >= fewest - 1e-6 && candidate <= most + 1e-6 && candidate >= multiple) return static_cast<int>(candidate);
+  }
+  return std::max(1, static_cast<int>(std::lround(middle)));
+}
+
 std::string lower_letters(const std::string& text) {
   std::string letters;
   for (const char c : text) {
@@ -221,7 +267,7 @@ std::optional<int> configured_gpus(const BenchmarkRun& run) {
 }
 
 int ranks_of_group(const BenchmarkRun& run, const RowGroup& group, const std::string& operation,
-                   const ImportOptions& options, PlacementEvidence& evidence) {
+                   const ImportOptions& options, const RemarkedMachine& remarked, PlacementEvidence& evidence) {
   if (options.ranks) return *options.ranks;
   const DeviceCount devices = count_devices(run);
   const std::optional<int> by_rows = ranks_from_rows(operation, group);
@@ -232,6 +278,10 @@ int ranks_of_group(const BenchmarkRun& run, const RowGroup& group, const std::st
   if (by_rows) return *by_rows;
   if (devices.listed > 0) return run.nranks.value_or(devices.implied);
   if (run.nranks) return *run.nranks;
+  if (remarked.ranks) {
+    evidence.warning = std::to_string(*remarked.ranks) + " ranks by the comment in line " + std::to_string(remarked.line);
+    return *remarked.ranks;
+  }
   const std::optional<int> configured = configured_gpus(run);
   if (configured && *configured > 1) {
     evidence.warning = "no device list: " + std::to_string(*configured) + " ranks by the configuration line, if it ran "
@@ -241,7 +291,8 @@ int ranks_of_group(const BenchmarkRun& run, const RowGroup& group, const std::st
   return 0;
 }
 
-int nodes_of_group(const BenchmarkRun& run, int ranks, const ImportOptions& options, PlacementEvidence& evidence) {
+int nodes_of_group(const BenchmarkRun& run, int ranks, const ImportOptions& options, const RemarkedMachine& remarked,
+                   PlacementEvidence& evidence) {
   if (options.nodes) return *options.nodes;
   if (run.nnodes) return *run.nnodes;
   if (run.local_ranks && *run.local_ranks > 0 && ranks % *run.local_ranks == 0) return ranks / *run.local_ranks;
@@ -252,9 +303,18 @@ int nodes_of_group(const BenchmarkRun& run, int ranks, const ImportOptions& opti
   if (!hosts.empty() && devices.listed == ranks) return static_cast<int>(hosts.size());
   const int per_host = gpus_per_listed_host(run);
   if (hosts.size() > 1 && per_host > 0 && ranks % per_host == 0) return ranks / per_host;
+  const auto add_warning = [&](const std::string& text) {
+    evidence.warning += (evidence.warning.empty() ? "" : "; ") + text;
+  };
+  if (remarked.nodes && ranks % *remarked.nodes == 0) {
+    add_warning(std::to_string(*remarked.nodes) + (*remarked.nodes == 1 ? " node" : " nodes") +
+                " by the comment in line " + std::to_string(remarked.line));
+    return *remarked.nodes;
+  }
   const int assumed = ranks <= 8 || ranks % 8 != 0 ? 1 : ranks / 8;
-  evidence.warning += std::string(evidence.warning.empty() ? "" : "; ") + "the hosts are not listed: assumed " +
-                      (assumed == 1 ? "one node" : std::to_string(assumed) + " nodes of 8") + " (--nodes N sets it)";
+  add_warning("the hosts are not listed: assumed " +
+              (assumed == 1 ? std::string("one node") : std::to_string(assumed) + " nodes of 8") +
+              " (--nodes N sets it)");
   return assumed;
 }
 
@@ -293,13 +353,8 @@ std::optional<int> ranks_from_rows(const std::string& operation, const RowGroup&
   if (row == nullptr) return std::nullopt;
   const double per_rank = size_over_count(group);
   if (row->count_is_per_rank && per_rank >= 1) return static_cast<int>(std::lround(per_rank));
-  const double ratio = bus_ratio(group);
-  if (!row->bus_ring || ratio <= 0 || ratio >= row->bus_scale) return std::nullopt;
-  // ratio = scale (n-1)/n
-  const double ranks = row->bus_scale / (row->bus_scale - ratio);
-  if (ranks < 1.5) return 1;
-  if (ranks > 2e6) return std::nullopt;
-  return static_cast<int>(std::lround(ranks));
+  if (!row->bus_ring) return std::nullopt;
+  return ranks_in_bounds(row->bus_scale, ratio_bounds(group));
 }
 
 OperationEvidence operation_of(const BenchmarkLog& log, const BenchmarkRun& run, const RowGroup& group,
@@ -310,7 +365,8 @@ OperationEvidence operation_of(const BenchmarkLog& log, const BenchmarkRun& run,
     return std::find(possible.begin(), possible.end(), name) != possible.end();
   };
   if (!run.collective.empty()) {
-    if (fits(run.collective) || row_of_operation(run.collective) == nullptr) return {run.collective, ""};
+    const bool telling = size_over_count(group) > 0;
+    if (!telling || fits(run.collective) || row_of_operation(run.collective) == nullptr) return {run.collective, ""};
     return {run.collective, "the rows look like " + possible.front() + ", the program is " + run.collective};
   }
   const std::string named = benchmark_collective(lower_letters(file_name_of(log.name)));
@@ -320,8 +376,35 @@ OperationEvidence operation_of(const BenchmarkLog& log, const BenchmarkRun& run,
                                 " by its columns (--collective NAME sets it)"};
 }
 
-PlacementEvidence placement_of(const BenchmarkRun& run, const RowGroup& group, const std::string& operation,
-                               const ImportOptions& options) {
+RemarkedMachine machine_in_remarks(const std::vector<ImportNote>& remarks) {
+  RemarkedMachine machine;
+  for (const ImportNote& remark : remarks) {
+    std::vector<int> multiples;  // of "16x V100" and the like
+    const std::vector<std::string> words = words_of(remark.text);
+    std::optional<int> nodes;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const std::string word = words[i].substr(std::min(words[i].find_first_not_of('('), words[i].size() - 1));
+      std::size_t digits = 0;
+      while (digits < word.size() && std::isdigit(static_cast<unsigned char>(word[digits])) != 0) ++digits;
+      const std::optional<std::int64_t> number = integer_in(word.substr(0, digits));
+      const bool small = number && *number >= 1 && *number <= (1 << 20);
+      if (small && digits + 1 == word.size() && word[digits] == 'x') multiples.push_back(static_cast<int>(*number));
+      const auto names_nodes = [&](std::size_t at) { return at < words.size() && words[at].rfind("node", 0) == 0; };
+      if (small && digits == word.size() && (names_nodes(i + 1) || names_nodes(i + 2))) nodes = static_cast<int>(*number);
+      if (word == "one" && names_nodes(i + 1)) nodes = 1;
+    }
+    if (multiples.empty()) continue;
+    machine.line = remark.line;
+    machine.ranks = multiples[0];
+    if (!nodes && multiples.size() == 2 && multiples[0] % multiples[1] == 0) nodes = multiples[1];
+    machine.nodes = nodes;
+    return machine;
+  }
+  return machine;
+}
+
+PlacementEvidence placement_of(const BenchmarkLog& log, const BenchmarkRun& run, const RowGroup& group,
+                               const std::string& operation, const ImportOptions& options) {
   PlacementEvidence evidence;
   if (run.processes_without_mpi > 1) {
     evidence.refusal = "rank 0 appears " + std::to_string(run.processes_without_mpi) +
@@ -329,7 +412,8 @@ PlacementEvidence placement_of(const BenchmarkRun& run, const RowGroup& group, c
                        "with MPI=1";
     return evidence;
   }
-  const int ranks = ranks_of_group(run, group, operation, options, evidence);
+  const RemarkedMachine remarked = machine_in_remarks(log.remarks);
+  const int ranks = ranks_of_group(run, group, operation, options, remarked, evidence);
   if (ranks == 0) {
     evidence.refusal = "the number of ranks is nowhere in the file: give --ranks N";
     return evidence;
@@ -339,7 +423,7 @@ PlacementEvidence placement_of(const BenchmarkRun& run, const RowGroup& group, c
     return evidence;
   }
   evidence.concurrent_groups = group_count(run);
-  const int nodes = nodes_of_group(run, ranks, options, evidence);
+  const int nodes = nodes_of_group(run, ranks, options, remarked, evidence);
   if (nodes < 1 || ranks % nodes != 0) {
     evidence.refusal = std::to_string(ranks) + " ranks do not spread evenly over " + std::to_string(nodes) + " nodes";
     return evidence;

@@ -11,7 +11,7 @@ namespace tpplan {
 namespace {
 
 constexpr double kBadDeviation = 0.1;      // an old "error" column says so much for a wrong result
-constexpr std::size_t kNotesPerRun = 6;
+constexpr std::size_t kNotesPerRun = 4;
 
 struct CollectiveSpelling {
   std::string_view operation;
@@ -107,7 +107,7 @@ class GroupCheck {
         old_bandwidth = old_bandwidth || old;
         const bool time_fits = run_.cpu_time || std::abs(product - 1) <= digits || old;
         const bool bus_fits = old || figures.algbw < 0.5 ||
-                              std::abs(figures.busbw / figures.algbw - factor) <= 0.02 * factor + 0.02 / figures.algbw;
+                              std::abs(figures.busbw / figures.algbw - factor) <= 0.002 + 0.006 * (1 + factor) / figures.algbw;
         if (time_fits && bus_fits) continue;
         if (off == 0) first = row->line;
         ++off;
@@ -222,7 +222,7 @@ void add_run_notes(const BenchmarkLog& log, const BenchmarkRun& run, std::vector
 void add_group(Samples& samples, const BenchmarkLog& log, const BenchmarkRun& run, const RowGroup& group,
                const ImportOptions& options, const std::vector<std::string>& run_warnings) {
   const OperationEvidence operation = operation_of(log, run, group, options);
-  const PlacementEvidence placement = placement_of(run, group, operation.operation, options);
+  const PlacementEvidence placement = placement_of(log, run, group, operation.operation, options);
   SampleCurve sample;
   sample.operation = operation.operation;
   sample.collective = collective_of(operation.operation);
@@ -296,7 +296,9 @@ Samples samples_of_log(BenchmarkLog log, const ImportOptions& options) {
     }
   }
   if (log.rows() == 0) {
-    for (const ImportNote& failure : log.failures) samples.warnings.push_back(at_line(failure.line, failure.text));
+    for (std::size_t i = 0; i < log.failures.size() && i < kNotesPerRun; ++i) {
+      samples.warnings.push_back(at_line(log.failures[i].line, log.failures[i].text));
+    }
   }
   samples.log = std::move(log);
   return samples;

@@ -116,6 +116,7 @@ class NcclTestsParser {
     read_versions(line);
     if (contains(text, "Blocking Enabled")) run().blocking = true;
     if (contains(text, "=====")) read_separator(line);
+    read_remark(line);
   }
 
   // ---- rows -------------------------------------------------------------------------------------------------------
@@ -392,6 +393,13 @@ class NcclTestsParser {
       run().variables["nccl-library"] = words_of(after(text, "nccl-library=")).at(0);
       run().variables["nccl-headers"] = words_of(after(text, "nccl-headers=")).at(0);
     }
+  }
+
+  /// "# 16x V100 in 2 nodes": what people write above a table.
+  void read_remark(const LogLine& line) {
+    constexpr std::size_t kMostRemarks = 20;
+    const bool comment = line.text[line.text.find_first_not_of(' ')] == '#';
+    if (comment && log_.rows() == 0 && log_.remarks.size() < kMostRemarks) log_.remarks.push_back({line.number, line.text});
   }
 
   void read_separator(const LogLine& line) {
