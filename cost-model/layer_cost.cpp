@@ -150,13 +150,14 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
   if (job.moe()) {
     const auto moe_list = layer_operations(job, key, true);
     out.moe = sum(job, key, moe_list, {profile.kernels_forward * 2, profile.kernels_backward * 2});
-    if (!job.training.cuda_graphs) {
+    // An eager MoE layer waits for the token counts on the host: its host time adds to the GPU's. A dispatcher that is
+    // driven by the GPU (DeepEP, HybridEP) inside CUDA graphs does not wait.
+    const bool waits = !job.training.cuda_graphs || job.training.dispatcher == Dispatcher::by_profile ||
+                       job.training.dispatcher == Dispatcher::all_to_all;
+    if (waits) {
       const Seconds forward(profile.moe_host_forward_s);
-      const Seconds backward = forward * profile.moe_host_backward_factor;
-      out.moe.forward_launch += forward;
-      out.moe.backward_launch += backward;
-      out.moe.host_forward += max(Seconds(0), out.moe.forward_launch - out.moe.forward_total());
-      out.moe.host_backward += max(Seconds(0), out.moe.backward_launch - out.moe.backward_total());
+      out.moe.host_forward += forward;
+      out.moe.host_backward += forward * profile.moe_host_backward_factor;
     }
     const auto params = rank_parameters(job, key, true);
     out.moe_params = params.dense;

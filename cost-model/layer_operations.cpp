@@ -99,7 +99,8 @@ void add_attention(const Job& job, const LayerKey& key, const LayerSizes& s, Ope
   op.flops_forward = Flops(causal);
   op.flops_backward = Flops(2.5 * causal);
   if (job.training.flash_attention) {
-    const double small_head = s.width_qk <= 64 ? gpu.flash_d64 : 1;
+    const double small_factor = profile.small_head_factor > 0 ? profile.small_head_factor : gpu.flash_d64;
+    const double small_head = s.width_qk <= 64 ? small_factor : 1;
     const double cp_factor = key.cp > 1 ? profile.cp_attention_factor : 1;
     const double kernel = job.training.kernel == AttentionKernel::flash1 ? 0.46 : 1;
     const int sms = job.cluster.gpu.sms > 0 ? job.cluster.gpu.sms : 100;
@@ -362,7 +363,8 @@ Seconds gemm_time(const Job& job, double m, double n, double k, Precision precis
   const double occupancy = tiles >= sms ? 1 : std::pow(tiles / sms, gpu.gemm_occupancy);
   const FlopsPerSecond rate =
       job.cluster.gpu.peak_of(precision) * (gpu.power_factor * sustained(gpu, precision) * occupancy * rate_factor);
-  const Seconds compute = Flops(2 * m * n * k * (1 + gpu.gemm_k0 / k)) / rate;
+  const double k0 = narrow(precision) ? gpu.gemm_k0_narrow : gpu.gemm_k0;
+  const Seconds compute = Flops(2 * m * n * k * (1 + k0 / k)) / rate;
   const double element = kPrecisionTable[static_cast<std::size_t>(precision)].gemm_bytes;
   const Bytes traffic(element * (m * k + k * n) + 2 * m * n);
   const Seconds memory = traffic / (job.cluster.gpu.memory_bandwidth * gpu.gemm_bytes);

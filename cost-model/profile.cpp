@@ -7,12 +7,13 @@
 
 namespace tpplan {
 
-const std::array<GpuConstantRow, 18> kGpuConstantTable{{
+const std::array<GpuConstantRow, 19> kGpuConstantTable{{
     {"gemm_16bit", &GpuConstants::gemm_16bit, "large 16-bit matrix products, fraction of the dense peak"},
     {"gemm_tf32", &GpuConstants::gemm_tf32, "large tf32 products, fraction of the dense peak"},
     {"gemm_fp8", &GpuConstants::gemm_fp8, "large fp8 products, fraction of the dense peak"},
     {"gemm_fp4", &GpuConstants::gemm_fp4, "large fp4 products, fraction of the dense peak"},
     {"gemm_k0", &GpuConstants::gemm_k0, "inner size at which a product takes twice its FLOP's time"},
+    {"gemm_k0_narrow", &GpuConstants::gemm_k0_narrow, "the same for 8-bit and 4-bit products"},
     {"gemm_occupancy", &GpuConstants::gemm_occupancy, "exponent on the share of multiprocessors with a tile"},
     {"gemm_bytes", &GpuConstants::gemm_bytes, "fraction of memory bandwidth of a bandwidth-bound product"},
     {"batched_gemm", &GpuConstants::batched_gemm, "products of unfused attention, fraction of peak"},
@@ -46,6 +47,7 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"weight_gradient_bytes", &P::weight_gradient_bytes, "traffic of gradient accumulation per parameter"},
       {"flash_forward_factor", &P::flash_forward_factor, "fused attention forward rate over the GPU constant"},
       {"flash_backward_factor", &P::flash_backward_factor, "fused attention backward rate over the GPU constant"},
+      {"small_head_factor", &P::small_head_factor, "attention time of head sizes up to 64, 0: the GPU constant"},
       {"gemm_factor", &P::gemm_factor, "matrix product rate over the GPU constant"},
       {"score_bytes_forward", &P::score_bytes_forward, "unfused attention traffic per score, forward"},
       {"score_bytes_backward", &P::score_bytes_backward, "unfused attention traffic per score, backward"},
@@ -321,6 +323,7 @@ FrameworkProfile ProfileSet::read_profile(const std::string& path) const {
   if (root.has("architectures")) {
     profile.architectures = root.texts("architectures");
   }
+  profile.only_by_date = root.flag("only_by_date", false);
   profile.compiled = root.has("compiled") ? (root.flag("compiled") ? 1 : 0) : -1;
   profile.inventory = root.choice("inventory", row_names(inventories));
   if (const auto* inventory = by_name(inventories, profile.inventory)) {
@@ -417,7 +420,8 @@ const FrameworkProfile& ProfileSet::find(Framework framework, const GpuSpec& gpu
   };
   for (const bool any_architecture : {false, true}) {
     for (const auto& profile : frameworks) {
-      if (profile.framework != framework || (!any_architecture && !covers(profile))) {
+      if (profile.framework != framework || (!any_architecture && !covers(profile)) ||
+          (date.empty() && profile.only_by_date)) {
         continue;
       }
       if (earliest == nullptr || profile.since < earliest->since) {

@@ -55,6 +55,7 @@ struct GpuConstants {
   double gemm_fp8 = 0.6;
   double gemm_fp4 = 0.5;
   double gemm_k0 = 100;          ///< a product of inner size k costs (1 + k0/k) times its FLOP
+  double gemm_k0_narrow = 350;    ///< the same for 8-bit and 4-bit products
   double gemm_occupancy = 0.45;  ///< exponent on the share of multiprocessors that have a 128 x 128 tile
   double gemm_bytes = 0.8;       ///< fraction of memory bandwidth a bandwidth-bound product reaches
   double batched_gemm = 0.5;     ///< products of unfused attention, fraction of peak
@@ -74,7 +75,7 @@ struct GpuConstantRow {
   double GpuConstants::*field;
   std::string_view meaning;
 };
-extern const std::array<GpuConstantRow, 18> kGpuConstantTable;
+extern const std::array<GpuConstantRow, 19> kGpuConstantTable;
 
 /// Collective speed of a kind of link when no calibration covers it: busbw = fraction * rated bandwidth,
 /// t = base + step * ring steps + wire * S / busbw.
@@ -115,6 +116,7 @@ struct FrameworkProfile {
   Framework framework = Framework::megatron;
   std::string since;                       ///< "2023-11": newest profile that starts no later than the run's date
   std::vector<std::string> architectures;  ///< GPU architectures it holds for; empty: all
+  bool only_by_date = false;  ///< for runs that carry a date, never the newest profile of a plan
   int compiled = -1;                       ///< 1: for compiled programs only, 0: for eager ones only, -1: both
 
   // Time.
@@ -132,6 +134,7 @@ struct FrameworkProfile {
   double loss_bytes_per_logit = 40;
   double weight_gradient_bytes = 8;  ///< traffic of accumulating weight gradients, per parameter and micro-batch
   double flash_forward_factor = 1;   ///< rate of this era's fused attention over the GPU constant
+  double small_head_factor = 0;      ///< attention time of head sizes up to 64; 0: the GPU constant
   double flash_backward_factor = 1;
   double gemm_factor = 1;          ///< rate of the products over the GPU constant (1 unless a source says so)
   double score_bytes_forward = 9;  ///< unfused attention, bytes per score

@@ -54,6 +54,9 @@ std::string to_json(const FrameworkProfile& profile) {
   if (!profile.architectures.empty()) {
     root["architectures"] = profile.architectures;
   }
+  if (profile.only_by_date) {
+    root["only_by_date"] = true;
+  }
   if (profile.compiled >= 0) {
     root["compiled"] = profile.compiled == 1;
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <set>
@@ -21,7 +22,6 @@ struct FreeConstants {
 constexpr std::string_view kFirstMemoryConstant = "weight_bytes";
 
 FreeConstants free_constants(const FrameworkProfile& profile, bool memory) {
-  const FrameworkProfile defaults;
   FreeConstants free;
   bool memory_row = false;
   for (const auto& row : profile_scalars()) {
@@ -32,7 +32,6 @@ FreeConstants free_constants(const FrameworkProfile& profile, bool memory) {
         parameter.name = bounds.key;
         parameter.low = bounds.low;
         parameter.high = bounds.high;
-        parameter.start = std::clamp(defaults.*row.field, bounds.low, bounds.high);
         free.parameters.push_back(parameter);
         free.fields.push_back(row.field);
       }
@@ -77,21 +76,55 @@ void reprice(const Runs& runs, const FrameworkProfile& profile) {
   }
 }
 
-FitResult fit_kind(const Runs& members, const FreeConstants& free, AddErrors add) {
-  return fit_parameters(free.parameters, [&](const std::vector<double>& values) {
-    std::vector<double> residuals;
-    for (auto* run : members) {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        run->job.profile.*free.fields[i] = values[i];
-      }
-      predict(*run);
-      add(*run, residuals);
+/// Where a search starts: at the shipped value, at the program's default, or at the middle of the bounds. A step is the slower of two parts
+/// (GPU and host, compute and communication), so that a constant of the part that does not count has no slope: one
+/// start alone can end in the wrong valley.
+using StartOf = double (*)(double shipped, double default_value, double low, double high);
+constexpr std::array<StartOf, 3> kStarts{
+    [](double shipped, double, double low, double high) { return std::clamp(shipped, low, high); },
+    [](double, double default_value, double low, double high) { return std::clamp(default_value, low, high); },
+    [](double, double, double low, double high) { return 0.5 * (low + high); },
+};
+
+FitResult fit_kind(const Runs& members, const FrameworkProfile& shipped, FreeConstants free, AddErrors add) {
+  const FrameworkProfile defaults;
+  const std::function<std::vector<double>(const std::vector<double>&)> log_residuals =
+      [&](const std::vector<double>& values) {
+        std::vector<double> residuals;
+        for (auto* run : members) {
+          for (std::size_t i = 0; i < values.size(); ++i) {
+            run->job.profile.*free.fields[i] = values[i];
+          }
+          predict(*run);
+          add(*run, residuals);
+        }
+        for (auto& residual : residuals) {
+          residual = std::log1p(residual);
+        }
+        return residuals;
+      };
+  FitOptions options;
+  options.max_iterations = 60;
+  options.huber_sigmas = 0.5;  // near to least absolute errors: sources contradict each other in single runs
+  options.tolerance = 1e-5;
+  std::optional<FitResult> best;
+  double least = 0;
+  for (const auto start : kStarts) {
+    for (std::size_t i = 0; i < free.parameters.size(); ++i) {
+      auto& parameter = free.parameters[i];
+      parameter.start = start(shipped.*free.fields[i], defaults.*free.fields[i], parameter.low, parameter.high);
     }
-    for (auto& residual : residuals) {
-      residual = std::log1p(residual);
+    auto result = fit_parameters(free.parameters, log_residuals, options);
+    double size = 0;
+    for (const double residual : log_residuals(result.values)) {
+      size += std::abs(residual);
     }
-    return residuals;
-  });
+    if (!best || size < least) {
+      best = std::move(result);
+      least = size;
+    }
+  }
+  return *best;
 }
 
 double median_size(const Runs& runs, AddErrors add) { return error_stats(errors_of(runs, add)).median; }
@@ -112,7 +145,7 @@ ProfileFit fit_members(const Runs& members, const FrameworkProfile& shipped) {
     if (free.parameters.empty() || (memory ? fit.memory_rows : fit.rows) == 0) {
       continue;
     }
-    const auto result = fit_kind(members, free, add);
+    const auto result = fit_kind(members, shipped, free, add);
     for (std::size_t i = 0; i < free.fields.size(); ++i) {
       fit.start.push_back(shipped.*free.fields[i]);
       fit.profile.*free.fields[i] = result.values[i];
@@ -140,6 +173,18 @@ Runs members_of(const std::string& profile, std::vector<RunPrediction>& runs) {
     }
   }
   return members;
+}
+
+/// At most `count` of the runs, evenly spaced: a fit to a thousand runs says no more than one to some hundred of them.
+Runs thinned(const Runs& runs, std::size_t count) {
+  if (runs.size() <= count) {
+    return runs;
+  }
+  Runs some;
+  for (std::size_t i = 0; i < count; ++i) {
+    some.push_back(runs[i * runs.size() / count]);
+  }
+  return some;
 }
 
 /// Name of the part of the runs that is left out together with this one.
@@ -235,7 +280,8 @@ std::vector<LeftOutError> left_out_errors(const std::string& profile, std::vecto
       (parts.at(run) == name ? left_out : rest).push_back(run);
     }
     if (!rest.empty()) {
-      reprice(left_out, fit_members(rest, shipped).profile);
+      constexpr std::size_t kMostRuns = 250;
+      reprice(left_out, fit_members(thinned(rest, kMostRuns), shipped).profile);
     } else if (!price_by_another(left_out, profile, profiles)) {
       continue;
     }
