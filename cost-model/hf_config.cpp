@@ -295,9 +295,17 @@ std::string HfConfig::key_of(Aliases aliases) {
   std::string given;
   std::string null;  // a null under one of the names is as good as the name: messages point at it
   any_word(aliases, [&](std::string_view name) {
-    text.ignore(name);
     given = given.empty() && text.has(name) ? std::string(name) : given;
     null = null.empty() && text.has_null(name) ? std::string(name) : null;
+    return false;
+  });
+  // Once one name is given, a near miss of another is some key of its own.
+  any_word(aliases, [&](std::string_view name) {
+    if (given.empty()) {
+      text.expect(name);
+    } else {
+      text.ignore(name);
+    }
     return false;
   });
   return !given.empty() ? given : !null.empty() ? null : std::string(aliases.substr(0, aliases.find(' ')));

@@ -85,7 +85,7 @@ void close_object(DocumentState& state, const JsonNode& object, KeyUse& use, boo
   use.closed = true;
   std::vector<std::string> absent;
   for (const std::string& key : use.known) {
-    if (find(&object, key) == nullptr) {
+    if (find(&object, key) == nullptr && use.ignored.count(key) == 0) {
       absent.push_back(key);
     }
   }

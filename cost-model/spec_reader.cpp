@@ -131,13 +131,20 @@ KeyUse& use_of(DocumentState& state, const JsonNode* node, const std::string& pa
   return use;
 }
 
+void expect_key(KeyUse& use, std::string_view key) {
+  use.known.emplace(key);
+  if (const auto place = use.ignored.find(key); place != use.ignored.end()) {
+    use.ignored.erase(place);
+  }
+}
+
 /// The node of a key that must be there; its absence is noted and reported when the object is closed.
 const JsonNode* require(DocumentState& state, const JsonNode* object, const std::string& path, std::string_view key) {
   if (object == nullptr) {
     return nullptr;
   }
   KeyUse& use = use_of(state, object, path);
-  use.known.emplace(key);
+  expect_key(use, key);
   const JsonNode* node = find(object, key);
   if (node == nullptr) {
     if (std::find(use.missing.begin(), use.missing.end(), key) == use.missing.end()) {
@@ -154,7 +161,7 @@ const JsonNode* look(DocumentState& state, const JsonNode* object, const std::st
   if (object == nullptr) {
     return nullptr;
   }
-  use_of(state, object, path).known.emplace(key);
+  expect_key(use_of(state, object, path), key);
   return find_given(object, key);
 }
 
@@ -370,8 +377,14 @@ std::vector<std::string> ObjectReader::texts(std::string_view key) {
 }
 
 void ObjectReader::ignore(std::string_view key) {
+  if (node_ != nullptr && use_of(*state_, node_, path_).known.emplace(key).second) {
+    use_of(*state_, node_, path_).ignored.emplace(key);
+  }
+}
+
+void ObjectReader::expect(std::string_view key) {
   if (node_ != nullptr) {
-    use_of(*state_, node_, path_).known.emplace(key);
+    expect_key(use_of(*state_, node_, path_), key);
   }
 }
 

@@ -90,6 +90,8 @@ class ObjectReader {
 
   /// Marks a key as known without reading it (free-form notes, keys of other tools).
   void ignore(std::string_view key);
+  /// Marks a key as known without reading it; an unknown key may turn out to be a misspelling of it.
+  void expect(std::string_view key);
   void ignore_rest();
 
   /// Notes a problem at the value of `key` (or at the key itself, or at the object when `key` is absent).

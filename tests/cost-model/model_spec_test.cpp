@@ -277,6 +277,11 @@ TEST_CASE("misspelt keys that are needed are pointed out and others are ignored"
         "m.json:2:28: error: unknown key \"num_key_value_head\"");
 }
 
+TEST_CASE("a near miss of one name is ignored when the value is given under another") {
+  CHECK(refusal(R"({"model_type": "gpt2", "n_embd": 64, "n_layers": 2, "n_layerz": 3, "n_head": 4, "n_positions": 128,
+                    "vocab_size": 100})") == "accepted");
+}
+
 TEST_CASE("an unknown architecture is answered with the known ones") {
   const std::string message = refusal(R"({"model_type": "lama"})");
   CHECK(first_line(message) == "m.json:1:2: error: unknown architecture \"lama\"");
