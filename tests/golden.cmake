@@ -1,7 +1,7 @@
 # Runs one example and compares what it prints with what is recorded beside it. Files in the example's folder:
 #   command              first line: arguments of tpplan ("plan --model 7b ...", "--help"), or any other shell line, in which
 #                        tpplan and comm-bench are those just built; run in the source root; $OUT is an empty scratch folder
-#   expected.txt         standard output, byte for byte
+#   expected.txt         standard output, byte for byte; a path into the source tree is recorded as SOURCE_DIR/...
 #   expected_exit        exit code, 0 when absent
 #   expected.stderr.txt  standard error; not compared when absent
 # With TPPLAN_UPDATE_GOLDEN=1 in the environment the expected files are rewritten instead.
@@ -43,6 +43,12 @@ unset(ENV{COLUMNS})
 execute_process(COMMAND sh -c "${line}" WORKING_DIRECTORY ${SOURCE_DIR} INPUT_FILE /dev/null
                 OUTPUT_FILE ${OUT}/expected.txt ERROR_FILE ${OUT}/expected.stderr.txt RESULT_VARIABLE exit_code)
 file(WRITE ${OUT}/expected_exit "${exit_code}\n")
+foreach(name IN ITEMS expected.txt expected.stderr.txt)
+  file(READ ${OUT}/${name} printed)
+  string(REPLACE "${SOURCE_DIR}/" "SOURCE_DIR/" printed "${printed}")
+  string(REPLACE "${scratch}" "OUT" printed "${printed}")
+  file(WRITE ${OUT}/${name} "${printed}")
+endforeach()
 
 if("$ENV{TPPLAN_UPDATE_GOLDEN}" STREQUAL "1")
   if(NOT exit_code MATCHES "^[0-3]$")
