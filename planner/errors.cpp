@@ -16,4 +16,9 @@ std::string joined(const std::vector<std::string>& problems, const std::string& 
 UsageError::UsageError(const std::vector<std::string>& problems, const std::string& command)
     : std::runtime_error(joined(problems, command)) {}
 
+std::string error_text(const std::exception& error) {
+  const std::string text = error.what();
+  return text.find("error: ") == std::string::npos ? "tpplan: error: " + text : text;
+}
+
 }  // namespace tpplan

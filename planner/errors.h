@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,5 +19,8 @@ class EnvironmentError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// The text of an error as the program prints it: "tpplan: error: ..." unless it names its own place.
+std::string error_text(const std::exception& error);
 
 }  // namespace tpplan

@@ -40,7 +40,7 @@ class Loader {
     try {
       return load();
     } catch (const SpecError& error) {
-      problems_ += (problems_.empty() ? "" : "\n") + std::string(error.what());
+      problems_ += (problems_.empty() ? "" : "\n") + error_text(error);
       return {};
     }
   }

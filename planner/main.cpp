@@ -28,10 +28,10 @@ int main(int count, char** words) {
     std::cerr << error.what() << "\n";
     code = kBadInput;
   } catch (const tpplan::SpecError& error) {
-    std::cerr << error.what() << "\n";
+    std::cerr << tpplan::error_text(error) << "\n";
     code = kBadInput;
   } catch (const std::exception& error) {
-    std::cerr << "tpplan: error: " << error.what() << "\n";
+    std::cerr << tpplan::error_text(error) << "\n";
     code = kEnvironmentFailure;
   }
   // A reader that has gone away (head) is no failure: SIGPIPE ends the program before this is reached.

@@ -128,7 +128,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "model",
        .argument = "M",
        .commands = kPlanned,
-       .meaning = "shipped name (7b), model file, config.json or its folder",
+       .meaning = "shipped name (7b), file, config.json or its folder",
        .details = "A name is looked for as a path, then in models/ of the source tree and of the installation; - reads "
                   "standard input.",
        .completes = Completes::models,

@@ -102,16 +102,22 @@ const OptionRow* row_named(const std::string& name) {
   return nullptr;
 }
 
+/// The value is the next option: "--tp --timing".
+bool takes_next_option(const po::option& option) {
+  return option.original_tokens.size() > 1 && option.original_tokens[1].rfind("--", 0) == 0;
+}
+
 std::string unknown_option(const std::string& word, const std::string& command) {
   const std::string given = word.substr(0, word.find('='));
+  const std::string bare = given.substr(std::min(given.find_first_not_of('-'), given.size()));
   std::vector<std::string> names;
   for (const OptionRow& row : option_rows()) {
     if (!row.hidden && belongs_to(row, command)) {
-      names.push_back("--" + std::string(row.name));
+      names.emplace_back(row.name);
     }
   }
-  const auto near = nearest_name(given, names);
-  return "unknown option " + given + (near ? "; did you mean " + *near + "?" : "");
+  const auto near = nearest_name(bare, names);
+  return "unknown option " + given + (near ? "; did you mean --" + *near + "?" : "");
 }
 
 std::string misplaced_option(const OptionRow& row, const std::string& command) {
@@ -200,6 +206,10 @@ PlannerOptions parse_options(const std::vector<std::string>& arguments) {
     }
     const std::string value =
         option.value.empty() ? original.substr(original.find_first_not_of('-')) : option.value.front();
+    if (takes_next_option(option)) {
+      problems.push_back("--" + std::string(row->name) + ": a value is missing before " + value);
+      continue;
+    }
     if (const std::string problem = row->set(options, value); !problem.empty()) {
       problems.push_back("--" + std::string(row->name) + ": " + problem);
     }

@@ -89,7 +89,7 @@ std::string command_list(int width) {
   for (const Command& command : commands()) {
     const std::string name(command.name);
     text += "  " + name + std::string(12 - std::min<std::size_t>(name.size(), 11), ' ') +
-            wrap(command.summary, width - 14, 14) + "\n";
+            wrap(command.summary, width, 14, 14) + "\n";
   }
   return text;
 }
@@ -109,7 +109,7 @@ std::string description(const OptionRow& row) {
 }  // namespace
 
 std::string brief_help(const std::string& name) {
-  constexpr std::size_t kSignatureWidth = 25;
+  constexpr std::size_t kSignatureWidth = 27;
   constexpr std::size_t kLineWidth = 80;
   const Command& command = command_named(name);
   std::string text = "tpplan " + std::string(command.name) + ": " + std::string(command.summary) + "\n";
@@ -125,7 +125,7 @@ std::string brief_help(const std::string& name) {
       for (const OptionRow* row : rows) {
         names += " --" + std::string(row->name);
       }
-      text += "  " + wrap(names, static_cast<int>(kLineWidth) - 2, 2) + "\n";
+      text += "  " + wrap(names, static_cast<int>(kLineWidth), 2, 2) + "\n";
       continue;
     }
     for (const OptionRow* row : rows) {
@@ -160,10 +160,10 @@ std::string full_help(const std::string& name, int width) {
     }
     text += "\n" + heading(group, name) + ":\n";
     if (group == OptionGroup::layout) {
-      text += "  " + wrap("Each restricts one axis: a list 1,2,4, a range 1..8, or auto.", width - 2, 2) + "\n";
+      text += "  " + wrap("Each restricts one axis: a list 1,2,4, a range 1..8, or auto.", width, 2, 2) + "\n";
     }
     for (const OptionRow* row : rows) {
-      text += "  " + signature(*row) + "\n          " + wrap(description(*row), width - 10, 10) + "\n";
+      text += "  " + signature(*row) + "\n          " + wrap(description(*row), width, 10, 10) + "\n";
     }
   }
   if (command.name == "plan") {
@@ -171,7 +171,7 @@ std::string full_help(const std::string& name, int width) {
   }
   text += "\nExit codes:\n";
   for (std::size_t i = 0; i < kExitCodes.size(); ++i) {
-    text += "  " + std::to_string(i) + "  " + wrap(kExitCodes[i], width - 5, 5) + "\n";
+    text += "  " + std::to_string(i) + "  " + wrap(kExitCodes[i], width, 5, 5) + "\n";
   }
   return text + "\n" + wrap(kHabits, width, 0) + "\n";
 }

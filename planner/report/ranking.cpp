@@ -25,13 +25,15 @@ struct RankingColumn {
   Column column;
   std::string shared;
   std::function<std::string(const Job&, const Plan&)> cell;
+  std::string unsaid = {};  ///< a shared value that goes without saying
 };
 
 RankingColumn axis_column(const AxisRow& axis, int importance) {
   const std::string name(axis.option);
   return {{name == "micro-batch" ? "mbs" : name, true, importance},
           name,
-          [field = axis.field](const Job&, const Plan& plan) { return std::to_string(plan.layout.*field); }};
+          [field = axis.field](const Job&, const Plan& plan) { return std::to_string(plan.layout.*field); },
+          "1"};
 }
 
 std::string bound_text(const StepEstimate& step) { return std::string(bound_by(step)); }
@@ -42,21 +44,29 @@ std::vector<RankingColumn> layout_columns() {
   for (std::size_t i = 0; i < kAxes.size(); ++i) {
     columns.push_back(axis_column(kAxes[i], kImportance[i]));
   }
-  const auto named = [&](std::string header, int importance, std::string (*cell)(const Layout&)) {
-    const std::string shared = header;
-    columns.push_back({{std::move(header), false, importance}, shared, [cell](const Job&, const Plan& plan) {
-                         return cell(plan.layout);
-                       }});
+  const auto named = [&](const char* header, int importance, std::string (*cell)(const Layout&),
+                         const char* unsaid = "") {
+    columns.push_back({{header, false, importance},
+                       header,
+                       [cell](const Job&, const Plan& plan) { return cell(plan.layout); },
+                       unsaid});
   };
   named("zero", 76, [](const Layout& l) { return std::to_string(l.zero); });
-  named("shard-group", 35, [](const Layout& l) { return l.shard_group == 0 ? "all" : std::to_string(l.shard_group); });
+  named(
+      "shard-group", 35, [](const Layout& l) { return l.shard_group == 0 ? "all" : std::to_string(l.shard_group); },
+      "all");
   named("sequence-parallel", 30, [](const Layout& l) { return std::string(l.sequence_parallel ? "on" : "off"); });
   named("recompute", 80, [](const Layout& l) { return recompute_text(l); });
-  named("schedule", 50, [](const Layout& l) { return std::string(name_in(kScheduleNames, l.schedule)); });
-  named("cp-type", 34, [](const Layout& l) { return std::string(name_in(kCpTypeNames, l.cp_type)); });
-  named("offload", 52, [](const Layout& l) { return std::string(name_in(kOffloadNames, l.offload)); });
+  named(
+      "schedule", 50, [](const Layout& l) { return std::string(name_in(kScheduleNames, l.schedule)); }, "1f1b");
+  named(
+      "cp-type", 34, [](const Layout& l) { return std::string(name_in(kCpTypeNames, l.cp_type)); }, "ring");
+  named(
+      "offload", 52, [](const Layout& l) { return std::string(name_in(kOffloadNames, l.offload)); }, "none");
   named("optimizer", 33, [](const Layout& l) { return std::string(name_in(kOptimizerNames, l.optimizer)); });
-  named("ranks-order", 10, [](const Layout& l) { return std::string(name_in(kRanksOrderNames, l.ranks_order)); });
+  named(
+      "ranks-order", 10, [](const Layout& l) { return std::string(name_in(kRanksOrderNames, l.ranks_order)); },
+      "tp-cp-dp-pp");
   return columns;
 }
 
@@ -64,8 +74,8 @@ std::vector<RankingColumn> result_columns() {
   return {
       {{"step s", true, 98}, "", [](const Job&, const Plan& p) { return brief_number(p.estimate.step.total().raw()); }},
       {{"+-%", true, 45},
-       "",
-       [](const Job&, const Plan& p) { return std::to_string(std::lround(p.estimate.step.step_error * 100)); }},
+       "interval",
+       [](const Job&, const Plan& p) { return std::to_string(std::lround(p.estimate.step.step_error * 100)) + "%"; }},
       {{"tok/s/GPU", true, 65},
        "",
        [](const Job& job, const Plan& p) {
@@ -77,7 +87,7 @@ std::vector<RankingColumn> result_columns() {
       {{"GiB", true, 95},
        "",
        [](const Job&, const Plan& p) { return one_decimal(p.estimate.memory.total().raw() / kGib); }},
-      {{"bound by", false, 48}, "", [](const Job&, const Plan& p) { return bound_text(p.estimate.step); }},
+      {{"bound by", false, 48}, "bound-by", [](const Job&, const Plan& p) { return bound_text(p.estimate.step); }},
   };
 }
 
@@ -146,7 +156,9 @@ TextTable ranking_table(const PlanReport& report, std::string& common) {
     const bool always =
         column.shared == "dp" || column.shared == "tp" || column.shared == "pp" || column.shared.empty();
     if (equal && !always) {
-      common += (common.empty() ? "" : " ") + column.shared + "=" + cells.front();
+      if (cells.front() != column.unsaid) {
+        common += (common.empty() ? "" : " ") + column.shared + "=" + cells.front();
+      }
       return;
     }
     table.columns.push_back(column.column);
@@ -166,7 +178,7 @@ TextTable ranking_table(const PlanReport& report, std::string& common) {
 std::vector<std::string> ranking_notes(const PlanReport& report) {
   const std::vector<Plan>& plans = report.result.plans;
   std::vector<std::string> notes{
-      "step s: seconds of one optimizer step, +-% its 80 % interval; GiB: device memory of the fullest GPU, of " +
+      "step s: seconds of one optimizer step (interval +-: 80 %); GiB: device memory of the fullest GPU, of " +
       one_decimal(report.job.cluster.gpu.usable.raw() / kGib) + " (1 GiB = 2^30 bytes)"};
   if (any(plans, [](const Plan& plan) { return plan.tied_with_previous; })) {
     notes.emplace_back("= tied with the plan above: the difference is within the uncertainty of the prediction");

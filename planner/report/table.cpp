@@ -7,20 +7,19 @@ std::string paragraph(std::string_view heading, const std::vector<std::string>& 
                       Style style) {
   std::string text;
   for (const std::string& line : lines) {
-    text += "  " + wrap(line, terminal.width - 2, 4) + "\n";
+    text += "  " + wrap(line, terminal.width, 4, 2) + "\n";
   }
   return text.empty() ? text : "\n" + terminal.paint(style, heading) + "\n" + text;
 }
 
 std::string answer(const PlanReport& report, const Terminal& terminal) {
   constexpr std::size_t kNameWidth = 12;
+  constexpr int kTextColumn = 2 + static_cast<int>(kNameWidth);
   std::string text;
   for (const AnswerLine& line : answer_lines(report, terminal)) {
     const std::string pad(kNameWidth - line.name.size(), ' ');
     text += "  " + line.name + pad +
-            terminal.paint(line.style, wrap(line.text, terminal.width - 2 - static_cast<int>(kNameWidth),
-                                            2 + static_cast<int>(kNameWidth))) +
-            "\n";
+            terminal.paint(line.style, wrap(line.text, terminal.width, kTextColumn, kTextColumn)) + "\n";
   }
   return text;
 }
@@ -65,7 +64,7 @@ std::string table_report(const PlanReport& report, const Terminal& terminal, std
   if (report.result.plans.empty()) {
     text += terminal.paint(Style::bad, "no layout fits") + "\n";
     for (const std::string& line : miss_lines(report)) {
-      text += "  " + wrap(line, terminal.width - 2, 4) + "\n";
+      text += "  " + wrap(line, terminal.width, 4, 2) + "\n";
     }
   } else {
     text += answer(report, terminal) + ranking(report, terminal, notes);
@@ -73,7 +72,11 @@ std::string table_report(const PlanReport& report, const Terminal& terminal, std
   text += "\n" + wrap(searched_line(report.result.stats), terminal.width, 2) + "\n";
   text += paragraph("warnings", report.warnings, terminal, Style::caution);
   text += paragraph("assumed (what sets it)", assumed_lines(report.assumed), terminal, Style::bold);
-  text += paragraph("next", next_commands(report), terminal, Style::bold);
+  text += "\n" + terminal.paint(Style::bold, "next") + "\n";
+  // Never wrapped: a command is there to be pasted.
+  for (const std::string& command : next_commands(report)) {
+    text += "  " + command + "\n";
+  }
   return text;
 }
 

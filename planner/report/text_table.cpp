@@ -93,25 +93,27 @@ std::string TextTable::render(const Terminal& terminal, int indent, std::vector<
   return text;
 }
 
-std::string wrap(std::string_view text, int width, int indent) {
+std::string wrap(std::string_view text, int width, int indent, int start) {
   const std::size_t room = static_cast<std::size_t>(std::max(width, indent + 20));
   std::string wrapped;
-  std::size_t column = 0;
+  std::size_t column = static_cast<std::size_t>(start);
+  bool line_start = true;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     const std::size_t length = display_width(word);
-    if (column > 0 && column + 1 + length > room) {
+    if (!line_start && column + 1 + length > room) {
       wrapped += '\n';
       wrapped.append(static_cast<std::size_t>(indent), ' ');
       column = static_cast<std::size_t>(indent);
-    } else if (column > 0) {
+    } else if (!line_start) {
       wrapped += ' ';
       ++column;
     }
     wrapped += word;
     column += length;
+    line_start = false;
   }
   return wrapped;
 }

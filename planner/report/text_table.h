@@ -26,8 +26,9 @@ struct TextTable {
 /// Columns of a text on a terminal: its code points.
 std::size_t display_width(std::string_view text);
 
-/// Breaks text into lines of at most `width` columns, the following lines indented by `indent`.
-std::string wrap(std::string_view text, int width, int indent);
+/// Breaks text so that no line passes `width` columns: the first word stands at column `start`, the following lines are
+/// indented by `indent`.
+std::string wrap(std::string_view text, int width, int indent, int start = 0);
 
 /// Three significant digits (four from 1,000 on, with separators): "3.21", "0.0123", "12.3", "4,012".
 std::string brief_number(double value);
