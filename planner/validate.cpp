@@ -37,6 +37,12 @@ std::string unpriced_reason(const RunRecord& record) {
   return "";
 }
 
+/// A calibration speaks for its own kind of GPU and for placements no larger than the one it was measured on.
+bool covers(const Calibration& calibration, const RunRecord& record) {
+  return !calibration.empty() && calibration.gpu == record.gpu_id &&
+         record.cluster.gpus_per_node <= calibration.gpus_per_node && record.cluster.nodes <= calibration.nodes;
+}
+
 }  // namespace
 
 double median_of(std::vector<double> values) {
@@ -76,7 +82,7 @@ std::vector<RunPrediction> prepare(const std::vector<RunRecord>& records, const 
     if (run.skipped.empty()) {
       const auto& profile = profiles.find(record.training.framework, record.cluster.gpu, record.training.date,
                                           record.training.compiled);
-      const bool calibrated = !calibration.empty() && calibration.gpu == record.gpu_id;
+      const bool calibrated = covers(calibration, record);
       run.job = assemble_job(record.model, record.cluster, record.training, profile, profiles,
                              calibrated ? calibration : Calibration{});
     }

@@ -43,8 +43,8 @@ struct RunPrediction {
   [[nodiscard]] bool memory_counted() const { return memory_error && compared_figure != MemoryFigure::unknown; }
 };
 
-/// Builds the job of every record; a record that cannot be priced keeps the reason. `calibration` is used for the runs
-/// on its kind of GPU.
+/// Builds the job of every record; a record that cannot be priced keeps the reason. `calibration` is used for runs on
+/// its kind of GPU, on no more nodes and GPUs per node than it was measured on.
 std::vector<RunPrediction> prepare(const std::vector<RunRecord>& records, const ProfileSet& profiles,
                                    const Calibration& calibration = {});
 /// Prices one prepared run with its job's profile and fills in the errors.
@@ -105,8 +105,8 @@ struct ProfileFit {
 };
 /// Refits the free constants of `profile` on the counted runs that use it (all but those of group `leave_out`): those
 /// of time on the step times, those of memory on the memory figures, by robust least squares in the logarithm. The
-/// search starts from the program's defaults, so that the result does not depend on the shipped values. The runs keep
-/// the fitted profile. Throws SpecError when no run uses the profile.
+/// search starts from the program's defaults and from the middle of the bounds and keeps the better end, so that the
+/// result does not depend on the shipped values. The runs keep the fitted profile. Throws SpecError when no run uses the profile.
 ProfileFit fit_profile(const std::string& profile, std::vector<RunPrediction>& runs, const std::string& leave_out = "");
 
 /// What is left out at a time: a whole group, or the runs of one model in a group.

@@ -102,6 +102,8 @@ const std::vector<GroupColumn>& group_columns() {
       {{"memory n", true, 85}, [](const GroupReport& g, const LeftOutStats&) { return count_text(g.memory.n); }},
       {{"memory %", true, 96},
        [](const GroupReport& g, const LeftOutStats&) { return percent_text(g.memory.median, g.memory.n > 0); }},
+      {{"memory mean %", true, 47},
+       [](const GroupReport& g, const LeftOutStats&) { return percent_text(g.memory.mape, g.memory.n > 0); }},
       {{"memory left out %", true, 48},
        [](const GroupReport&, const LeftOutStats& l) { return percent_text(l.memory.median, l.memory.n > 0); }},
       {{"reserved %", true, 45},

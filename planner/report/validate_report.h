@@ -40,7 +40,7 @@ std::string validate_table(const ValidateReport& report, const Terminal& termina
 /// The table of groups as GitHub Markdown.
 std::string validate_markdown(const ValidateReport& report);
 
-/// The columns of the table of groups; with `terse` the names and columns that fit a page.
+/// The table of groups; columns without a single figure are left out.
 TextTable group_table(const ValidateReport& report);
 
 /// The `count` runs with the largest error of the step time, then of memory: each predicted term beside what it would
