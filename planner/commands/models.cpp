@@ -64,7 +64,7 @@ std::string table_of(const std::vector<Listed>& models, const PlannerOptions& op
   if (!dropped.empty()) {
     err << "columns left out for the width:";
     for (const std::string& name : dropped) err << ' ' << name;
-    err << " (--format json has all)\n";
+    err << " (a wider terminal shows them)\n";
   }
   return text;
 }
