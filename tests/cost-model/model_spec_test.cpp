@@ -75,7 +75,7 @@ TEST_CASE("published configurations count to the last parameter") {
   CHECK(rows == 44);
 }
 
-TEST_CASE("published configurations of further families count to the last parameter") {
+TEST_CASE("further families keep the parameter counts worked out for them") {
   std::ifstream table(kConfigs + "families.jsonl");
   int rows = 0;
   for (std::string line; std::getline(table, line); ++rows) {
@@ -378,7 +378,7 @@ TEST_CASE("every shipped model loads and states its parameters and source") {
   CHECK(files >= 28);
 }
 
-TEST_CASE("famous shipped models have their published parameters") {
+TEST_CASE("famous shipped models keep their parameter counts") {
   struct Row {
     const char* name;
     std::int64_t total;
