@@ -72,7 +72,8 @@ std::vector<std::string> contradictions(const ModelSpec& model, const ClusterSpe
 Job assemble_job(ModelSpec model, ClusterSpec cluster, TrainingSpec training, FrameworkProfile profile,
                  const ProfileSet& profiles, Calibration calibration) {
   Job job;
-  job.constants = profiles.constants_of(cluster.gpu);
+  job.constants = measured_constants(profiles.constants_of(cluster.gpu), cluster.gpu, calibration);
+  job.tables = KernelTables(calibration);
   for (const auto& tier : cluster.tiers) {
     job.links.push_back(profiles.link_of(tier, cluster.gpu));
   }

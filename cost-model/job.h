@@ -6,6 +6,7 @@
 
 #include "cost-model/calibration.h"
 #include "cost-model/cluster_spec.h"
+#include "cost-model/kernel_tables.h"
 #include "cost-model/layout.h"
 #include "cost-model/model_spec.h"
 #include "cost-model/profile.h"
@@ -58,6 +59,7 @@ struct Job {
   Calibration calibration;
 
   // Derived once.
+  KernelTables tables;  ///< measured kernels of the calibration
   LayerParameters dense_layer, moe_layer;
   std::vector<int> moe_before;  ///< MoE layers before layer i, layers + 1 entries
   double mean_attended = 0;     ///< mean over layers of the attended share of the causal triangle (1 without windows)

@@ -109,6 +109,13 @@ void add_attention(const Job& job, const LayerKey& key, const LayerSizes& s, Ope
                             (peak * (gpu.flash_forward * profile.flash_forward_factor * kernel));
     op.input_gradient = 5_us + (op.flops_backward + tile * (2.5 * gpu.flash_tail_backward)) * (small_head * cp_factor) /
                                    (peak * (gpu.flash_backward * profile.flash_backward_factor * kernel));
+    if (!job.tables.empty() && kernel == 1 && key.cp == 1) {
+      const auto rate = job.tables.attention(seq, batch_heads, static_cast<int>(s.width_qk));
+      if (rate.forward.raw() > 0 && job.mean_attended == 1) {
+        op.forward = op.flops_forward / (rate.forward * profile.flash_forward_factor);
+        op.input_gradient = op.flops_backward / (rate.backward * profile.flash_backward_factor);
+      }
+    }
     op.formula =
         "(2 b a s^2 d causal-halved + tail of one query tile per SM) / (peak x flash fraction), backward 2.5 x";
   } else {
@@ -364,7 +371,13 @@ Seconds gemm_time(const Job& job, double m, double n, double k, Precision precis
   const FlopsPerSecond rate =
       job.cluster.gpu.peak_of(precision) * (gpu.power_factor * sustained(gpu, precision) * occupancy * rate_factor);
   const double k0 = narrow(precision) ? gpu.gemm_k0_narrow : gpu.gemm_k0;
-  const Seconds compute = Flops(2 * m * n * k * (1 + k0 / k)) / rate;
+  Seconds compute = Flops(2 * m * n * k * (1 + k0 / k)) / rate;
+  if (!job.tables.empty()) {
+    if (const double shape = job.tables.relative_rate(m, n, k, precision); shape > 0) {
+      compute = Flops(2 * m * n * k) / (job.cluster.gpu.peak_of(precision) *
+                                        (gpu.power_factor * sustained(gpu, precision) * shape * rate_factor));
+    }
+  }
   const double element = kPrecisionTable[static_cast<std::size_t>(precision)].gemm_bytes;
   const Bytes traffic(element * (m * k + k * n) + 2 * m * n);
   const Seconds memory = traffic / (job.cluster.gpu.memory_bandwidth * gpu.gemm_bytes);
