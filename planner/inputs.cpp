@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/report/text_table.h"
 #include "planner/spec_files.h"
 
 namespace tpplan {
@@ -63,6 +64,10 @@ class Loader {
   Calibration calibration(const ClusterSpec& cluster);
 
  private:
+  [[nodiscard]] bool given(std::string_view option) const {
+    return std::any_of(options_.given.begin(), options_.given.end(),
+                       [option](const auto& entry) { return entry.first == option; });
+  }
   int sequence_length(const ModelSpec& model);
   int global_batch(const ModelSpec& model, const ClusterSpec& cluster, int seq);
   Precision precision(const GpuSpec& gpu);
@@ -127,6 +132,12 @@ TrainingSpec Loader::training(const ModelSpec& model, const ClusterSpec& cluster
   training.peft_rank = options_.peft_rank;
   training.peft_targets = options_.peft_targets;
   training.memory_headroom = options_.memory_headroom;
+  if (!given("memory-headroom")) {
+    assume("memory kept free", brief_number(100 * training.memory_headroom) + " %", "--memory-headroom");
+  }
+  if (options_.command == "plan" && !given("optimizer")) {
+    assume("optimizer", "adam", "--optimizer");
+  }
   return training;
 }
 
