@@ -141,7 +141,7 @@ std::string brief_help(const std::string& name) {
     for (const Command& known : commands()) {
       names += " " + std::string(known.name);
     }
-    text += wrap(names, static_cast<int>(kLineWidth), 2) + "; tpplan help COMMAND\n";
+    text += wrap(names + "; tpplan help COMMAND", static_cast<int>(kLineWidth), 2) + "\n";
   }
   return text;
 }
