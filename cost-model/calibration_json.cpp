@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 
 #include "cost-model/calibration.h"
@@ -39,6 +40,13 @@ class LineObject {
   std::string text_;
 };
 
+/// A size in bytes: whole numbers with all their digits, which nine would not hold beyond 1 GB.
+std::string byte_count(Bytes size) {
+  const double value = size.raw();
+  if (value == std::floor(value) && std::abs(value) < 9e15) return std::to_string(static_cast<long long>(value));
+  return shortest(value);
+}
+
 template <typename Items, typename Write>
 std::string line_array(const Items& items, Write write) {
   std::string text;
@@ -60,7 +68,7 @@ std::string points_json(const std::vector<CurvePoint>& points) {
   const auto column = [&](auto field) {
     return line_array(points, [&](const CurvePoint& point) { return shortest(field(point)); });
   };
-  object.raw("bytes", column([](const CurvePoint& p) { return p.size.raw(); }));
+  object.raw("bytes", line_array(points, [](const CurvePoint& point) { return byte_count(point.size); }));
   object.raw("time_s", column([](const CurvePoint& p) { return p.time.raw(); }));
   bool spread = false;
   for (const CurvePoint& point : points) spread = spread || point.low != point.time || point.high != point.time;
@@ -73,7 +81,7 @@ std::string points_json(const std::vector<CurvePoint>& points) {
 
 std::string piece_json(const CurvePiece& piece) {
   return LineObject()
-      .number("up_to_bytes", piece.up_to.raw())
+      .raw("up_to_bytes", byte_count(piece.up_to))
       .number("latency_s", piece.latency.raw())
       .number("bandwidth_bytes_per_s", piece.bandwidth.raw())
       .json();
@@ -98,9 +106,8 @@ std::string curve_json(const CollectiveCurve& curve) {
   add("source", quoted(name_of(curve.source)));
   add("origin", quoted(curve.origin));
   if (!curve.points.empty()) {
-    const double first = curve.points.front().size.raw();
-    const double last = curve.points.back().size.raw();
-    add("valid_bytes", "[" + shortest(first) + ", " + shortest(last) + "]");
+    add("valid_bytes",
+        "[" + byte_count(curve.points.front().size) + ", " + byte_count(curve.points.back().size) + "]");
   }
   add("residual_median", shortest(curve.residual_median));
   add("residual_p90", shortest(curve.residual_p90));
@@ -136,7 +143,7 @@ std::string attention_json(const AttentionPoint& point) {
 std::string memory_json(const MemoryPoint& point) {
   return LineObject()
       .text("kind", point.kind)
-      .number("bytes", point.size.raw())
+      .raw("bytes", byte_count(point.size))
       .number("bytes_per_s", point.rate.raw())
       .json();
 }

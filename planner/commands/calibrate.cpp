@@ -90,10 +90,9 @@ std::string placement_text(const CollectiveCurve& curve) {
 /// Fit quality of every curve that was fitted, in the order of the files.
 std::string quality_table(const CalibrationReport& report, const Terminal& terminal) {
   TextTable table;
-  table.columns = {{"curve", false, 9},      {"group", false, 9},          {"place", false, 7},
-                   {"type", false, 3},       {"points", true, 6},          {"segments", true, 4},
-                   {"median %", true, 8},    {"p90 %", true, 8},           {"held out %", true, 5},
-                   {"busbw GB/s", true, 8},  {"at", true, 5},              {"of rated", true, 6}};
+  table.columns = {{"curve", false, 9}, {"group", false, 9}, {"place", false, 7}, {"type", false, 1},
+                   {"points", true, 6}, {"segs", true, 5},   {"med %", true, 8},  {"p90 %", true, 8},
+                   {"held %", true, 4}, {"GB/s", true, 8},   {"at", true, 2},     {"rated", true, 6}};
   for (const CurveReport& row : report.curves) {
     if (!row.refusal.empty()) continue;
     const CollectiveCurve& curve = row.curve;
@@ -105,8 +104,9 @@ std::string quality_table(const CalibrationReport& report, const Terminal& termi
   }
   if (table.rows.empty()) return "";
   return table.render(terminal) +
-         "group: nodes x GPUs per node; median, p90: miss of the fitted lines at the points; held out: miss at every "
-         "second size\npredicted from the others; of rated: share of the data sheet's link speed\n";
+         "group: nodes x GPUs per node. med, p90: miss of the fitted segments at the points.\n"
+         "held: miss at every second size predicted from the others. GB/s: bus bandwidth at the\n"
+         "largest size. rated: its share of the link's data sheet.\n";
 }
 
 std::string refusals_text(const CalibrationReport& report) {
@@ -134,17 +134,26 @@ std::string tables_text(const Calibration& calibration) {
   return text.empty() ? "" : "also: " + text + "\n";
 }
 
+/// The better place of every collective and group beside the rated speed.
 std::string links_text(const CalibrationReport& report) {
-  std::vector<std::string> lines;
+  std::vector<const CurveReport*> best;
   for (const CurveReport& row : report.curves) {
     if (!row.rated || !row.refusal.empty()) continue;
-    const std::string line = row.operation + " " + placement_text(row.curve) + (row.curve.in_place ? " in place" : "") +
-                             ": " + row.rated->text() + " per GPU and direction (" + row.rated->link + ")";
-    if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+    const auto same = std::find_if(best.begin(), best.end(), [&](const CurveReport* other) {
+      return other->operation == row.operation && placement_text(other->curve) == placement_text(row.curve);
+    });
+    if (same == best.end()) {
+      best.push_back(&row);
+    } else if ((*same)->rated->measured < row.rated->measured) {
+      *same = &row;
+    }
   }
   std::string text;
-  for (const std::string& line : lines) text += line + "\n";
-  return text.empty() ? "" : "rated links:\n" + text;
+  for (const CurveReport* row : best) {
+    text += "  " + row->operation + " " + placement_text(row->curve) + ": " + row->rated->text() + " (" +
+            row->rated->link + ")\n";
+  }
+  return text.empty() ? "" : "per GPU and direction:\n" + text;
 }
 
 void tell_warnings(const CalibrationReport& report, std::ostream& err) {

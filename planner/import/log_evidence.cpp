@@ -128,10 +128,14 @@ RatioBounds ratio_bounds(const RowGroup& group) {
   std::vector<RatioBounds> rows;
   each_place(group, [&](const BenchmarkRow& row, const PlaceFigures& figures) {
     if (row.size <= 0 || !(figures.time_us > 0) || !std::isfinite(figures.time_us) || !(figures.busbw >= 0.05)) return;
-    const double algbw = static_cast<double>(row.size) / figures.time_us * 1e-3;
-    if (std::abs(algbw - figures.algbw) > 0.02 * algbw + 0.006) return;  // a host time or an old bandwidth: no help
+    double algbw = static_cast<double>(row.size) / figures.time_us * 1e-3;
     const double time_digits = figures.time_us < 100 ? 0.005 : figures.time_us < 1e4 ? 0.05 : 0.5;
-    const double relative = time_digits / figures.time_us;
+    double relative = time_digits / figures.time_us;
+    if (std::abs(algbw - figures.algbw) > 0.02 * algbw + 0.006) {  // the time is the host's: the printed figure then
+      if (figures.algbw < 0.5) return;
+      algbw = figures.algbw;
+      relative = 0.0051 / algbw;
+    }
     rows.push_back({(figures.busbw - 0.0051) / (algbw * (1 + relative)),
                     (figures.busbw + 0.0051) / (algbw * (1 - relative))});
   });
