@@ -96,6 +96,7 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
        true},
       {"reserved_factor", &P::reserved_factor, "reserved over allocated memory", true},
       {"reserved_loss_factor", &P::reserved_loss_factor, "reserved minus allocated in loss transients", true},
+      {"replay_allocator", &P::replay_allocator, "1: reserved memory comes from a replay of PyTorch's allocator", true},
       {"fsdp_prefetch_layers", &P::fsdp_prefetch_layers, "gathered layers alive at once", true},
       {"fsdp_gradient_pool", &P::fsdp_gradient_pool, "1: reduced gradients sit in a pool of their own", true},
   };

@@ -185,6 +185,7 @@ struct FrameworkProfile {
   double stage_buffer_bytes = 0;  ///< times hidden per micro-batch in flight when pp > 1
   double reserved_factor = 1.03;
   double reserved_loss_factor = 0;  ///< reserved - allocated, in units of the loss transient
+  double replay_allocator = 0;      ///< 1: slack of shown plans comes from a replay of PyTorch's allocator
   double fsdp_prefetch_layers = 2;  ///< gathered layers in flight
   double fsdp_gradient_pool = 1;    ///< reduce-scatter outputs sit in a pool of their own
 

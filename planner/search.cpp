@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "cost-model/memory_replay.h"
 #include "planner/layout_scan.h"
 
 namespace tpplan {
@@ -31,6 +32,7 @@ Plan plan_of(const Job& job, const Layout& layout) {
   Plan plan;
   plan.layout = layout;
   plan.estimate = estimate(job, layout);
+  refine_memory(job, layout, plan.estimate.memory);
   plan.fits = verdict(plan.estimate.memory, job.training.memory_headroom);
   plan.layers_per_stage = pipeline_shape(job, layout.pp, layout.vpp).layers_per_stage;
   return plan;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cost-model/fit.h"
+#include "cost-model/memory_replay.h"
 
 namespace tpplan {
 namespace {
@@ -98,6 +99,7 @@ void predict(RunPrediction& run) {
   const auto& record = *run.record;
   const auto& measured = record.measured;
   run.estimate = estimate(run.job, record.layout);
+  refine_memory(run.job, record.layout, run.estimate.memory);
   const auto& step = run.estimate.step;
   const auto& memory = run.estimate.memory;
   if (measured.step_s && *measured.step_s > 0) {

@@ -145,6 +145,11 @@ ProfileFit fit_members(const Runs& members, const FrameworkProfile& shipped) {
     if (free.parameters.empty() || (memory ? fit.memory_rows : fit.rows) == 0) {
       continue;
     }
+    if (!memory) {
+      for (auto* run : members) {
+        run->job.profile.replay_allocator = 0;  // no constant of time moves it; repricing sets it again
+      }
+    }
     const auto result = fit_kind(members, shipped, free, add);
     for (std::size_t i = 0; i < free.fields.size(); ++i) {
       fit.start.push_back(shipped.*free.fields[i]);

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+
+#include "cost-model/estimate.h"
+#include "cost-model/step_trace.h"
+
+namespace tpplan {
+
+/// Tensor sizes of pipeline rank `stage` under a layout. Each layer keeps as many bytes as the profile's list of kept
+/// tensors says. Nothing for programs whose order of allocations is not described: interleaved and zero-bubble
+/// schedules, offloading, per-operation recomputation.
+std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int stage);
+
+/// Replaces the allocator's slack of an estimate by what a replay of its fullest rank reserves beyond what it
+/// allocates, where the profile asks for it (`replay_allocator`) and the program is described; else changes nothing.
+/// About a millisecond a layout: for plans that are shown, not for the search.
+void refine_memory(const Job& job, const Layout& layout, MemoryEstimate& memory);
+
+}  // namespace tpplan
