@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/report/text_table.h"
 #include "planner/spec_files.h"
 
 namespace tpplan {
@@ -133,7 +132,7 @@ TrainingSpec Loader::training(const ModelSpec& model, const ClusterSpec& cluster
   training.peft_targets = options_.peft_targets;
   training.memory_headroom = options_.memory_headroom;
   if (!given("memory-headroom")) {
-    assume("memory kept free", brief_number(100 * training.memory_headroom) + " %", "--memory-headroom");
+    assume("memory kept free", shortest(100 * training.memory_headroom) + " %", "--memory-headroom");
   }
   if (options_.command == "plan" && !given("optimizer")) {
     assume("optimizer", "adam", "--optimizer");

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <ostream>
@@ -43,6 +44,21 @@ class ProgressLine {
   int last_ = -1;
 };
 
+/// A batch that is no multiple of the GPUs shuts out many sizes of data parallelism; nothing when it does not matter.
+std::optional<std::string> batch_warning(const Job& job, const SearchStats& stats) {
+  const int batch = job.training.global_batch;
+  const int gpus = job.cluster.gpus();
+  for (const RejectionCount& count : rejections(stats)) {
+    if (count.rule == "batch-divides" && batch % gpus != 0) {
+      const int near = std::max(1, (batch + gpus / 2) / gpus) * gpus;
+      return "the global batch of " + with_separators(batch) + " is no multiple of " + with_separators(gpus) +
+             " GPUs, which rules out " + with_separators(count.layouts) + " layouts; --global-batch " +
+             std::to_string(near) + " leaves them open";
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int run_plan(const PlannerOptions& options, std::ostream& out, std::ostream& err) {
@@ -69,6 +85,9 @@ int run_plan(const PlannerOptions& options, std::ostream& out, std::ostream& err
     report.warnings = warnings(job, result.plans.front().layout);
   } else {
     report.remedies = remedies(options, job);
+  }
+  if (const auto warning = batch_warning(job, result.stats)) {
+    report.warnings.push_back(*warning);
   }
   const OutputFormat format = chosen_format(options);
   const Terminal terminal = Terminal::of(STDOUT_FILENO, options.color);

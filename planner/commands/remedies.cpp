@@ -52,8 +52,13 @@ std::vector<Change> lifted_restrictions(const PlannerOptions& options) {
 std::vector<Change> lighter_optimizers(const PlannerOptions& options) {
   std::vector<Change> changes;
   if (options.space.offloads.empty()) {
-    changes.push_back({options, "--offload optimizer"});
+    // Only a sharded optimizer is offloaded, even when it is sharded over a single rank.
+    const bool sharded = !options.space.zero.empty();
+    changes.push_back({options, sharded ? "--offload optimizer" : "--offload optimizer --zero 1..3"});
     changes.back().options.space.offloads = {Offload::optimizer};
+    if (!sharded) {
+      changes.back().options.space.zero = {1, 2, 3};
+    }
   }
   if (options.space.optimizers.empty()) {
     changes.push_back({options, "--optimizer adam-8bit"});
