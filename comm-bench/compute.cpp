@@ -254,7 +254,7 @@ ComputeOutcome run_compute(std::optional<ComputeDevice>& device, const Communica
     sink(*row);
   }
   for (const int rank : slow) {
-    outcome.notes.push_back("the GPU of rank " + std::to_string(rank) + " (" +
+    outcome.notes.push_back("the device of rank " + std::to_string(rank) + " (" +
                             topology.node_names[static_cast<std::size_t>(
                                 topology.node_of[static_cast<std::size_t>(rank)])] +
                             ") is over 5 % slower than the median node in matrix products");

@@ -138,7 +138,7 @@ struct MpiBackend::State {
                     where};
     Started started;
     check_mpi(launcher.start(call, started), launcher.call, where);
-    for (MPI_Request& request : started.requests) wait(request, launcher.call, where);
+    for (MPI_Request& request : started.requests) wait(request, launcher.call, where, Patience::eager);
     const bool copies = operation.collective == Collective::broadcast && !operation.in_place && where.rank == 0;
     if (copies) std::memcpy(receive.data(), send.data(), extent.count * row_of(operation.dtype).bytes);
   }

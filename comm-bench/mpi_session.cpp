@@ -1,10 +1,12 @@
 #include "comm-bench/mpi_session.h"
 
 #include <array>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <exception>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 // The handle and its two functions live in this library, because the planner's sweep links it alone.
@@ -42,7 +44,7 @@ std::vector<double> reduce(const Communicator::Handle& handle, std::vector<doubl
   check_mpi(MPI_Iallreduce(values.data(), result.data(), static_cast<int>(values.size()), MPI_DOUBLE, operation,
                            handle.comm, &request),
             "MPI_Iallreduce", handle);
-  wait(request, "MPI_Iallreduce", handle);
+  wait(request, "MPI_Iallreduce", handle, Patience::relaxed);
   return result;
 }
 
@@ -82,13 +84,21 @@ void check_mpi(int code, const char* call, const Communicator::Handle& where) {
   if (code != MPI_SUCCESS) throw CommError(call, where.rank, where.host, error_text(code));
 }
 
-void wait(MPI_Request& request, const char* call, const Communicator::Handle& where) {
+void wait(MPI_Request& request, const char* call, const Communicator::Handle& where, Patience patience) {
   constexpr int kTestsBetweenPolls = 64;
-  for (;;) {
+  constexpr int kPollsBeforeSleep = 200;
+  constexpr auto kSleep = std::chrono::microseconds(100);
+  for (int polls = 0;; ++polls) {
     for (int i = 0; i < kTestsBetweenPolls; ++i) {
       int done = 0;
       check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), call, where);
       if (done != 0) return;
+      if (polls < kPollsBeforeSleep) continue;
+      if (patience == Patience::eager) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(kSleep);
+      }
     }
     if (*where.waiting) (*where.waiting)();
   }
@@ -103,17 +113,17 @@ const std::string& Communicator::host() const { return handle_->host; }
 void Communicator::barrier() const {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(handle_->comm, &request), "MPI_Ibarrier", *handle_);
-  wait(request, "MPI_Ibarrier", *handle_);
+  wait(request, "MPI_Ibarrier", *handle_, Patience::eager);
 }
 
 std::string Communicator::broadcast(std::string text, int root) const {
   int length = static_cast<int>(text.size());
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibcast(&length, 1, MPI_INT, root, handle_->comm, &request), "MPI_Ibcast", *handle_);
-  wait(request, "MPI_Ibcast", *handle_);
+  wait(request, "MPI_Ibcast", *handle_, Patience::relaxed);
   text.resize(static_cast<std::size_t>(length));
   check_mpi(MPI_Ibcast(text.data(), length, MPI_CHAR, root, handle_->comm, &request), "MPI_Ibcast", *handle_);
-  wait(request, "MPI_Ibcast", *handle_);
+  wait(request, "MPI_Ibcast", *handle_, Patience::relaxed);
   return text;
 }
 
@@ -123,14 +133,14 @@ std::vector<std::string> Communicator::gather(const std::string& text, int root)
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Igather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, root, handle_->comm, &request), "MPI_Igather",
             *handle_);
-  wait(request, "MPI_Igather", *handle_);
+  wait(request, "MPI_Igather", *handle_, Patience::relaxed);
   std::vector<int> offsets(lengths.size());
   std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
   std::string bytes(lengths.empty() ? 0 : static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
   check_mpi(MPI_Igatherv(text.data(), length, MPI_CHAR, bytes.data(), lengths.data(), offsets.data(), MPI_CHAR, root,
                          handle_->comm, &request),
             "MPI_Igatherv", *handle_);
-  wait(request, "MPI_Igatherv", *handle_);
+  wait(request, "MPI_Igatherv", *handle_, Patience::relaxed);
   return cut(bytes, lengths);
 }
 
@@ -140,14 +150,14 @@ std::vector<std::string> Communicator::all_gather(const std::string& text) const
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Iallgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, handle_->comm, &request), "MPI_Iallgather",
             *handle_);
-  wait(request, "MPI_Iallgather", *handle_);
+  wait(request, "MPI_Iallgather", *handle_, Patience::relaxed);
   std::vector<int> offsets(lengths.size());
   std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
   std::string bytes(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
   check_mpi(MPI_Iallgatherv(text.data(), length, MPI_CHAR, bytes.data(), lengths.data(), offsets.data(), MPI_CHAR,
                             handle_->comm, &request),
             "MPI_Iallgatherv", *handle_);
-  wait(request, "MPI_Iallgatherv", *handle_);
+  wait(request, "MPI_Iallgatherv", *handle_, Patience::relaxed);
   return cut(bytes, lengths);
 }
 

@@ -330,14 +330,17 @@ void rdma(const Facts& facts, Findings& findings) {
                    "modprobe nvidia_peermem, or use the open kernel driver with Linux 5.12 or later", {one.rank});
     }
   }
-  same_everywhere(facts, findings, "rdma-rates", "the speed of the RDMA ports",
-                  "the slowest port bounds every collective", [](const RankFacts& one) {
-                    std::set<std::string> rates;
-                    for (const PortFacts& port : one.ports) {
-                      if (port.state == "ACTIVE") rates.insert(shortest(port.gbit_per_s) + " Gbit/s");
-                    }
-                    return joined({rates.begin(), rates.end()});
-                  });
+  std::set<double> rates;
+  for (const RankFacts& one : facts) {
+    for (const PortFacts& port : one.ports) {
+      if (crosses(one) && port.state == "ACTIVE") rates.insert(port.gbit_per_s);
+    }
+  }
+  if (rates.size() < 2) return;
+  std::vector<std::string> words;
+  for (const double rate : rates) words.push_back(shortest(rate) + " Gbit/s");
+  findings.add("rdma-rates", "RDMA ports differ in speed: " + joined(words),
+               "the slowest port bounds every collective; check cables and NCCL_IB_HCA", {});
 }
 
 void numa(const Facts& facts, Findings& findings) {

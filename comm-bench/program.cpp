@@ -167,7 +167,9 @@ class Program {
     header_.mode = kModeNames[static_cast<std::size_t>(options_.mode)];
     header_.budget_s = options_.budget.raw();
     header_.topology = topology_;
-    if (options_.anonymous) header_ = anonymous(std::move(header_));
+    if (!options_.anonymous) return;
+    header_ = anonymous(std::move(header_));
+    topology_ = header_.topology;
   }
 
   int check() {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -141,19 +142,27 @@ std::string gpu_of(const std::vector<RankFacts>& facts) {
 }
 
 bool names_a_place(const std::string& variable) {
-  constexpr std::array<std::string_view, 8> kWords{"HOST", "FILE", "PATH", "DIR", "ADDR", "COMM_ID", "IFNAME", "UUID"};
+  constexpr std::array<std::string_view, 7> kWords{"HOST", "FILE", "PATH", "ADDR", "COMM_ID", "IFNAME", "UUID"};
+  if (variable.ends_with("_DIR") || variable.ends_with("_HOME")) return true;
   return std::any_of(kWords.begin(), kWords.end(),
                      [&](std::string_view word) { return variable.find(word) != std::string::npos; });
 }
 
-/// Replaces every host name inside a text.
-std::string without_hosts(std::string text, const std::vector<std::string>& hosts) {
-  for (std::size_t node = 0; node < hosts.size(); ++node) {
-    if (hosts[node].empty()) continue;
-    const std::string replacement = "node" + std::to_string(node);
-    for (std::size_t at = text.find(hosts[node]); at != std::string::npos;
-         at = text.find(hosts[node], at + replacement.size())) {
-      text.replace(at, hosts[node].size(), replacement);
+/// Texts to hide and what stands in their place.
+using Replacements = std::vector<std::pair<std::string, std::string>>;
+
+bool in_word(const std::string& text, std::size_t at) {
+  return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
+}
+
+/// Whole words only, so that a host named `a` does not spoil every other word.
+std::string replaced(std::string text, const Replacements& replacements) {
+  for (const auto& [from, to] : replacements) {
+    if (from.empty()) continue;
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
+      const bool whole = !(at > 0 && in_word(text, at - 1)) && !in_word(text, at + from.size());
+      if (whole) text.replace(at, from.size(), to);
+      at += whole ? to.size() : from.size();
     }
   }
   return text;
@@ -162,20 +171,27 @@ std::string without_hosts(std::string text, const std::vector<std::string>& host
 }  // namespace
 
 SampleHeader anonymous(SampleHeader header) {
-  const std::vector<std::string> hosts = header.topology.node_names;
-  for (std::size_t node = 0; node < hosts.size(); ++node) {
-    header.topology.node_names[node] = "node" + std::to_string(node);
+  Replacements hidden;
+  for (std::size_t node = 0; node < header.topology.node_names.size(); ++node) {
+    hidden.emplace_back(header.topology.node_names[node], "node" + std::to_string(node));
+    header.topology.node_names[node] = hidden.back().second;
   }
   for (RankFacts& facts : header.facts) {
     facts.host = "node" + std::to_string(facts.node);
-    facts.kernel = without_hosts(facts.kernel, hosts);
+    hidden.emplace_back(facts.nccl_path, "(removed)");
     facts.nccl_path.clear();
     if (facts.gpu) facts.gpu->uuid.clear();
     for (auto& [name, value] : facts.variables) {
-      if (names_a_place(name)) value = "(removed)";
+      if (!names_a_place(name)) continue;
+      hidden.emplace_back(value, "(removed)");
+      value = "(removed)";
     }
   }
-  for (PreflightWarning& warning : header.warnings) warning.message = without_hosts(warning.message, hosts);
+  for (RankFacts& facts : header.facts) facts.kernel = replaced(facts.kernel, hidden);
+  for (PreflightWarning& warning : header.warnings) {
+    warning.message = replaced(warning.message, hidden);
+    warning.fix = replaced(warning.fix, hidden);
+  }
   for (std::size_t i = 0; i < header.command.size(); ++i) {
     std::string& word = header.command[i];
     if (i == 0 && word.find('/') != std::string::npos) word = word.substr(word.rfind('/') + 1);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <string>
 
 using namespace tpplan::bench;
 using tpplan::Bytes;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <string>
 
 using namespace tpplan::bench;
 using tpplan::Collective;

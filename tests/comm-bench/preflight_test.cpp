@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <set>
+#include <string>
 
 #include "comm-bench/preflight_facts.h"
 
@@ -86,6 +87,7 @@ TEST_CASE("peer access and RDMA that are off are found") {
   CHECK(warned("links-off.json") ==
         Ids{"p2p-off", "rdma-off", "rdma-none", "rdma-port", "gpudirect", "rdma-rates", "variable-mixed"});
   CHECK(the("links-off.json", "rdma-none").message == "no RDMA port is active (mlx5_0 is DOWN): nodes talk over TCP");
+  CHECK(the("links-off.json", "rdma-rates").message == "RDMA ports differ in speed: 200 Gbit/s, 400 Gbit/s");
   CHECK(the("links-off.json", "rdma-port").message == "port mlx5_3 is DOWN");
 }
 
