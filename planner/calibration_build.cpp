@@ -115,13 +115,13 @@ void add_tables(Calibration& calibration, const Samples& samples) {
   if (samples.launch_eager.raw() > 0) calibration.launch_eager = samples.launch_eager;
   calibration.host_to_device = max(calibration.host_to_device, samples.host_to_device);
   calibration.device_to_host = max(calibration.device_to_host, samples.device_to_host);
-  for (const auto& [key, value] : samples.variables) {
+  for (const std::pair<std::string, std::string>& variable : samples.variables) {
     const auto same = std::find_if(calibration.variables.begin(), calibration.variables.end(),
-                                   [&](const auto& pair) { return pair.first == key; });
+                                   [&](const auto& pair) { return pair.first == variable.first; });
     if (same == calibration.variables.end()) {
-      calibration.variables.emplace_back(key, value);
-    } else if (same->second != value && (", " + same->second + ",").find(", " + value + ",") == std::string::npos) {
-      same->second += ", " + value;
+      calibration.variables.push_back(variable);
+    } else if ((", " + same->second + ",").find(", " + variable.second + ",") == std::string::npos) {
+      same->second += ", " + variable.second;
     }
   }
 }

@@ -268,10 +268,10 @@ void add_group(Samples& samples, const BenchmarkLog& log, const BenchmarkRun& ru
 }
 
 void add_variables(Samples& samples, const BenchmarkRun& run) {
-  for (const auto& [key, value] : run.variables) {
+  for (const std::pair<const std::string, std::string>& variable : run.variables) {
     const auto same = std::find_if(samples.variables.begin(), samples.variables.end(),
-                                   [&](const auto& pair) { return pair.first == key; });
-    if (same == samples.variables.end()) samples.variables.emplace_back(key, value);
+                                   [&](const auto& pair) { return pair.first == variable.first; });
+    if (same == samples.variables.end()) samples.variables.emplace_back(variable);
   }
 }
 
