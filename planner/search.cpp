@@ -16,6 +16,8 @@ namespace {
 
 /// Share of the 80 % half width that tells plans of one search apart.
 constexpr double kOwnError = 0.25;
+/// Plans kept beyond those asked for, to replace such as a replay of the allocator finds too large.
+constexpr std::size_t kSpare = 16;
 
 struct Interval {
   double low = 0, high = 0;
@@ -26,16 +28,6 @@ Interval interval_of(const Plan& plan, Objective objective) {
   const double value = by_memory ? plan.estimate.memory.total().raw() : plan.estimate.step.total().raw();
   const double width = kOwnError * (by_memory ? plan.estimate.memory.error : plan.estimate.step.step_error);
   return {value * (1 - width), value * (1 + width)};
-}
-
-Plan plan_of(const Job& job, const Layout& layout) {
-  Plan plan;
-  plan.layout = layout;
-  plan.estimate = estimate(job, layout);
-  refine_memory(job, layout, plan.estimate.memory);
-  plan.fits = verdict(plan.estimate.memory, job.training.memory_headroom);
-  plan.layers_per_stage = pipeline_shape(job, layout.pp, layout.vpp).layers_per_stage;
-  return plan;
 }
 
 void mark_ties(std::vector<Plan>& plans, Objective objective) {
@@ -93,6 +85,16 @@ std::int64_t SearchStats::rejected_total() const {
   return std::accumulate(rejected.begin(), rejected.end(), std::int64_t{0});
 }
 
+Plan plan_of(const Job& job, const Layout& layout) {
+  Plan plan;
+  plan.layout = layout;
+  plan.estimate = estimate(job, layout);
+  refine_memory(job, layout, plan.estimate.memory);
+  plan.fits = verdict(plan.estimate.memory, job.training.memory_headroom);
+  plan.layers_per_stage = pipeline_shape(job, layout.pp, layout.vpp).layers_per_stage;
+  return plan;
+}
+
 SearchResult search(const Job& job, const SearchSpace& space, Objective objective, std::size_t top_k, int threads,
                     const std::function<void(double)>& progress) {
   const auto start = std::chrono::steady_clock::now();
@@ -102,7 +104,7 @@ SearchResult search(const Job& job, const SearchSpace& space, Objective objectiv
                                                       std::max<std::size_t>(1, keys / 8));
   std::vector<LayoutScan> scans;
   for (std::size_t worker = 0; worker < workers; ++worker) {
-    scans.emplace_back(job, candidates, objective, top_k);
+    scans.emplace_back(job, candidates, objective, top_k > 0 ? top_k + kSpare : 0);
   }
   scan_all(scans, keys, progress);
   for (std::size_t worker = 1; worker < workers; ++worker) {
@@ -112,10 +114,26 @@ SearchResult search(const Job& job, const SearchSpace& space, Objective objectiv
   SearchResult result;
   result.stats = scans.front().stats();
   for (const LayoutScan::Ranked& ranked : scans.front().best()) {
-    result.plans.push_back(plan_of(job, ranked.layout));
+    if (result.plans.size() == top_k) {
+      break;
+    }
+    Plan plan = plan_of(job, ranked.layout);
+    if (plan.fits != Fits::no) {
+      result.plans.push_back(std::move(plan));
+    } else if (!result.closest) {
+      result.closest = std::move(plan);
+    }
+  }
+  if (objective == Objective::memory) {
+    // Refined memory may order plans otherwise than the closed form that chose them.
+    std::stable_sort(result.plans.begin(), result.plans.end(), [](const Plan& a, const Plan& b) {
+      return a.estimate.memory.total() < b.estimate.memory.total();
+    });
   }
   mark_ties(result.plans, objective);
-  if (result.stats.ranked == 0 && scans.front().closest()) {
+  if (!result.plans.empty() || (result.stats.ranked > 0 && top_k == 0)) {
+    result.closest.reset();
+  } else if (!result.closest && scans.front().closest()) {
     result.closest = plan_of(job, scans.front().closest()->layout);
   }
   result.stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -50,6 +50,10 @@ struct Plan {
   bool tied_with_previous = false;
 };
 
+/// A layout priced as it is shown: where the profile asks for it, the reserved memory comes from a replay of the
+/// allocator, which takes a millisecond; the search itself ranks by estimate() alone.
+Plan plan_of(const Job& job, const Layout& layout);
+
 /// What the search did: printed as "evaluated ..." and kept as the signature of a job.
 struct SearchStats {
   std::int64_t enumerated = 0;         ///< candidates before the rules
