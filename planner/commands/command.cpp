@@ -3,6 +3,7 @@
 #include "planner/commands/calibrate.h"
 #include "planner/commands/clusters.h"
 #include "planner/commands/completion.h"
+#include "planner/commands/explain.h"
 #include "planner/commands/gpus.h"
 #include "planner/commands/help.h"
 #include "planner/commands/models.h"
@@ -23,6 +24,17 @@ const std::vector<Command>& commands() {
            "Enumerates every layout of the model on the cluster, drops those that break a rule of the framework, "
            "predicts step time and memory of each that remains, and prints the best. Ends with 1 when no layout "
            "fits, and says which came closest."},
+      {.name = "explain",
+       .summary = "take one layout apart: every term, or what forbids it",
+       .run = run_explain,
+       .formats = "table json",
+       .examples =
+           "tpplan explain --model 7b --cluster 8xA100 --layout \"tp=2 micro-batch=1 recompute=selective\"\n"
+           "tpplan explain --model 70b --cluster 8x8xh100-80gb-sxm --layout \"tp=8 pp=2\" --measured-step 9.1s\n",
+       .details =
+           "A layout that fits is shown with the formula and the source of each of its terms; one that does not fit "
+           "with the three cheapest changes that make it fit and their price in time; one that breaks rules of the "
+           "framework with the arithmetic and the nearest legal values. Ends with 1 in the last two cases."},
       {.name = "calibrate",
        .summary = "fit measured collectives and kernels, for --calibration",
        .operands = "SAMPLES...",
@@ -35,14 +47,19 @@ const std::vector<Command>& commands() {
            "the rated links, and refuses what cannot be planned with, each with the reason. Ends with 3 when nothing "
            "usable is left."},
       {.name = "validate",
-       .summary = "predict measured runs and report the error",
+       .summary = "compare predictions with measured runs",
        .operands = "RUNS.jsonl...",
        .run = run_validate,
-       .formats = "table json",
-       .examples = "tpplan validate tests/data/runs/megatron2021.jsonl --worst 3\n",
+       .formats = "table json csv md",
+       .examples = "tpplan validate my-runs.jsonl --worst 3\n"
+                   "tpplan validate tests/data/runs/*.jsonl --group-by framework,gpu\n"
+                   "tpplan validate tests/data/runs/*.jsonl --fit fsdp-2023 -o fsdp-2023.json\n",
        .details =
-           "A run record is one JSON object a line. With --fit the free constants of a profile are fitted to the runs "
-           "first, and -o writes the profile."},
+           "Predicts step time and memory of every run record (one JSON object a line) and prints the error per group, "
+           "right and wrong verdicts on memory, and how well layouts are ranked. Suspect and skipped runs are counted "
+           "apart, with their reasons. --fit refits the free constants of a profile and writes it to the file of -o; "
+           "--leave-out names a group that the fit must not see, or model or group to leave out each in turn. Ends "
+           "with 1 when a file has no usable record."},
       {.name = "gpus",
        .summary = "list the GPUs that are known, or those that words name",
        .operands = "[WORD]...",
@@ -66,20 +83,6 @@ const std::vector<Command>& commands() {
        .examples = "tpplan clusters\ntpplan clusters --from topology.txt query.txt > mine.json\n",
        .details =
            "--from reads what nvidia-smi, rocm-smi and ibstat print of a machine; --detect asks nvidia-smi here."},
-      {.name = "validate",
-       .summary = "compare predictions with measured runs",
-       .operands = "RUNS.jsonl...",
-       .run = run_validate,
-       .formats = "table json csv md",
-       .examples = "tpplan validate my-runs.jsonl --worst 3\n"
-                   "tpplan validate tests/data/runs/*.jsonl --group-by framework,gpu\n"
-                   "tpplan validate tests/data/runs/*.jsonl --fit fsdp-2023 -o fsdp-2023.json\n",
-       .details =
-           "Predicts step time and memory of every run record (one JSON object a line) and prints the error per group, "
-           "right and wrong verdicts on memory, and how well layouts are ranked. Suspect and skipped runs are counted "
-           "apart, with their reasons. --fit refits the free constants of a profile and writes it to the file of -o; "
-           "--leave-out names a group that the fit must not see, or model or group to leave out each in turn. Ends "
-           "with 1 when a file has no usable record."},
       {.name = "completion",
        .summary = "print a completion script for bash, zsh or fish",
        .operands = "SHELL",

@@ -1,0 +1,497 @@
+// The formulas behind the terms of an estimate, with the numbers of one layout put in.
+#include <algorithm>
+#include <cmath>
+
+#include "cost-model/pipeline.h"
+#include "cost-model/stage_cost.h"
+#include "planner/explain.h"
+
+namespace tpplan {
+namespace {
+
+std::string number(std::int64_t value) { return with_separators(value); }
+std::string count_of(double value) { return number(std::llround(value)); }
+
+/// What the formulas of one pipeline rank are made of.
+struct Context {
+  const Job& job;
+  const Layout& layout;
+  LayerCosts costs;
+  StageGroup group;
+  StageCosts stage;
+  DataGroups data;
+  double micro_batches = 1;
+};
+
+Context context_of(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group) {
+  return {job,
+          layout,
+          costs,
+          group,
+          stage_costs(costs, group.content),
+          data_groups(job, layout),
+          static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch)};
+}
+
+using PassTerm = Seconds PassCosts::*;
+
+/// "16 x (8 dense layers x (1.2 ms + 2.4 ms) + head 0.5 ms)" for a pair of members, forward and backward.
+std::string per_pass(const Context& c, PassTerm forward, PassTerm backward) {
+  std::string inside;
+  const auto add = [&](const std::string& what, const PassCosts& pass) {
+    const Seconds down = forward == nullptr ? Seconds(0) : pass.*forward;
+    const Seconds up = pass.*backward;
+    if ((down + up).raw() <= 0) {
+      return;
+    }
+    inside += inside.empty() ? "" : " + ";
+    inside += what;
+    if (forward == nullptr) {
+      inside += format(up);
+    } else {
+      inside += "(" + format(down) + " forward + " + format(up) + " backward)";
+    }
+  };
+  const auto layers = [](int count, const char* kind) {
+    return number(count) + " " + kind + (count == 1 ? " layer x " : " layers x ");
+  };
+  if (c.group.content.dense > 0) {
+    add(layers(c.group.content.dense, "dense"), c.costs.dense);
+  }
+  if (c.group.content.moe > 0) {
+    add(layers(c.group.content.moe, "MoE"), c.costs.moe);
+  }
+  if (c.group.content.embedding) {
+    add("embedding ", c.costs.embedding);
+  }
+  if (c.group.content.head) {
+    add("head and loss ", c.costs.head);
+  }
+  if (inside.empty()) {
+    return "none in this layout";
+  }
+  const bool brackets = inside.find(" + ") != std::string::npos;
+  return count_of(c.micro_batches) + (c.micro_batches > 1 ? " micro-batches x " : " micro-batch x ") +
+         (brackets ? "[" + inside + "]" : inside);
+}
+
+std::string group_text(const GroupPlacement& group) {
+  return number(group.ranks) + " ranks" + (group.stride > 1 ? " " + number(group.stride) + " apart" : "");
+}
+
+std::string speed_of(const Context& c, Collective collective, const GroupPlacement& group) {
+  return format(group_bandwidth(c.job, collective, group)) + " on " + c.job.cluster.tiers[group.tier].name;
+}
+
+bool holds_own_head(const Context& c) {
+  return c.group.content.head && (!c.job.model.tied_embeddings || !c.group.content.embedding);
+}
+double dense_parameters(const Context& c) { return c.stage.params + (holds_own_head(c) ? c.costs.head_params : 0); }
+double parameters(const Context& c) { return dense_parameters(c) + c.stage.expert_params; }
+
+std::string compute_formula(const Context& c) { return per_pass(c, &PassCosts::forward, &PassCosts::backward); }
+std::string recompute_formula(const Context& c) {
+  return c.layout.recompute == RecomputeKind::none ? "no recomputation" : per_pass(c, nullptr, &PassCosts::recompute);
+}
+std::string tp_formula(const Context& c) {
+  return c.layout.tp == 1 ? "tp 1: none" : per_pass(c, &PassCosts::tp_forward, &PassCosts::tp_backward);
+}
+std::string cp_formula(const Context& c) {
+  return c.layout.cp == 1 ? "cp 1: none" : per_pass(c, &PassCosts::cp_forward, &PassCosts::cp_backward);
+}
+std::string ep_formula(const Context& c) {
+  return c.layout.ep * c.layout.etp == 1 ? "ep 1: none" : per_pass(c, &PassCosts::ep_forward, &PassCosts::ep_backward);
+}
+
+std::string pp_formula(const Context& c) {
+  if (c.layout.pp == 1) {
+    return "pp 1: none";
+  }
+  const int stride = c.layout.tp * c.layout.cp * (c.layout.ranks_order == RanksOrder::tp_cp_pp_dp ? 1 : c.layout.dp);
+  const GroupPlacement neighbours = place_group(c.job.cluster, 2, stride);
+  return "transfers of " + format(c.costs.boundary) + " between neighbours (" +
+         speed_of(c, Collective::send_recv, neighbours) + "): those exposed in each of " + count_of(c.micro_batches) +
+         " micro-batches, and 2 x (pp - 1) = " + number(2 * (c.layout.pp - 1)) + " to fill and drain the pipeline";
+}
+
+std::string dp_formula(const Context& c) {
+  if (c.layout.dp * c.layout.cp == 1) {
+    return "one data-parallel rank: none";
+  }
+  const double wire = c.job.profile.gradient_wire_bytes;
+  const double params = parameters(c);
+  const std::string over =
+      group_text(c.data.dense_shard) + " (" + speed_of(c, Collective::reduce_scatter, c.data.dense_shard) + ")";
+  if (c.layout.zero >= 3) {
+    return "per micro-batch all-gather of " + format(Bytes(2 * params)) +
+           " forward and again backward, reduce-scatter of " + format(Bytes(wire * params)) + ", over " + over +
+           "; beside compute they cost overlap cost x min(compute, communication) + what exceeds compute";
+  }
+  if (c.layout.zero == 0) {
+    return "all-reduce of " + count_of(params) + " gradients x " + shortest(wire) +
+           " B = " + format(Bytes(wire * params)) + " over " + group_text(c.data.dense) + " (" +
+           speed_of(c, Collective::all_reduce, c.data.dense) +
+           "); beside the last backward pass it costs overlap cost x min(compute, communication) + the excess";
+  }
+  return "reduce-scatter of " + count_of(params) + " gradients x " + shortest(wire) +
+         " B = " + format(Bytes(wire * params)) + " beside the last backward pass" +
+         (c.layout.zero == 2 ? " of every micro-batch" : "") + ", all-gather of " +
+         format(Bytes(c.job.profile.weight_bytes * params)) + " beside the first forward pass, over " + over +
+         "; overlapped they cost overlap cost x min(compute, communication) + the excess";
+}
+
+struct BubbleRow {
+  Schedule schedule;
+  const char* formula;
+};
+constexpr std::array<BubbleRow, 9> kBubbles{{
+    {Schedule::gpipe, "forward and backward of the other stages once: (pp - 1)(tf + tb) for equal stages"},
+    {Schedule::f1b1, "forward and backward of the other stages once: (pp - 1)(tf + tb) for equal stages"},
+    {Schedule::interleaved, "forward and backward of the other stages once, / vpp: (pp - 1)(tf + tb) / vpp"},
+    {Schedule::zb_h1, "others' forward and backward less twice their weight gradients: (pp - 1)(tf + tb - 2 tw)"},
+    {Schedule::zb_h2, "what the forward passes of later micro-batches do not fill: near 0 for many of them"},
+    {Schedule::zb_1p, "others' forward and backward less twice their weight gradients: (pp - 1)(tf + tb - 2 tw)"},
+    {Schedule::zb_2p, "what the forward passes of later micro-batches do not fill: near 0 for many of them"},
+    {Schedule::zb_v, "what the forward passes of later micro-batches do not fill: near 0 for many of them"},
+    {Schedule::dualpipe, "(pp / 2 - 1)(tf + 2 tb - 3 tw) (DeepSeek-V3 report, table 2)"},
+}};
+
+std::string bubble_formula(const Context& c) {
+  if (c.layout.pp == 1) {
+    return "pp 1: none";
+  }
+  std::string text;
+  for (const BubbleRow& row : kBubbles) {
+    if (row.schedule == c.layout.schedule) {
+      text = row.formula;
+    }
+  }
+  return text + "; this rank: tf " + format(c.stage.forward) + ", tb " + format(c.stage.backward) + ", of it tw " +
+         format(c.stage.weight) + "; a rank faster than the slowest waits for it in every micro-batch";
+}
+
+double local_parameters(const Context& c) {
+  return c.layout.zero >= 1 ? dense_parameters(c) / c.data.dense_shards + c.stage.expert_params / c.data.expert_shards
+                            : parameters(c);
+}
+
+std::string optimizer_formula(const Context& c) {
+  return count_of(local_parameters(c)) + " local parameters x traffic per parameter / (" +
+         format(c.job.cluster.gpu.memory_bandwidth) + " x memory_adam)" +
+         (c.layout.offload == Offload::optimizer ? "; it runs on the host: see offload" : "");
+}
+
+std::string host_formula(const Context& c) {
+  return "launches beyond the GPU's work, " + per_pass(c, &PassCosts::host_forward, &PassCosts::host_backward) +
+         ", and the fixed time of a step";
+}
+
+std::string offload_formula(const Context& c) {
+  switch (c.layout.offload) {
+    case Offload::optimizer:
+      return "gradients down and weights up for " + count_of(local_parameters(c)) + " parameters over " +
+             format(c.job.cluster.host_link) + " between GPU and host";
+    case Offload::activations:
+      return "copies of activations over " + format(c.job.cluster.host_link) +
+             " that exceed the passes they run beside";
+    default:
+      return "no offload";
+  }
+}
+
+std::string data_formula(const Context&) { return "the input pipeline keeps up: 0"; }
+
+enum class From : std::uint8_t { profile, gpu };
+struct Behind {
+  From from;
+  std::string_view key;
+};
+
+struct TimeRow {
+  std::string_view key;
+  std::string (*formula)(const Context&);
+  bool links;  ///< collective speeds of the link table or the calibration stand behind it
+  std::vector<Behind> constants;
+};
+
+std::vector<TimeRow> time_rows(const Job& job) {
+  const bool flash = job.training.flash_attention;
+  std::vector<Behind> compute{{From::gpu, "gemm_16bit"},
+                              {From::gpu, "gemm_k0"},
+                              {From::gpu, "memory_plain"},
+                              {From::gpu, "memory_norm"},
+                              {From::profile, "elementwise_factor"},
+                              {From::profile, "gemm_factor"},
+                              {From::profile, "loss_bytes_per_logit"},
+                              {From::profile, "weight_gradient_bytes"}};
+  if (flash) {
+    compute.push_back({From::gpu, "flash_forward"});
+    compute.push_back({From::gpu, "flash_backward"});
+    compute.push_back({From::profile, "flash_forward_factor"});
+    compute.push_back({From::profile, "flash_backward_factor"});
+  } else {
+    compute.push_back({From::gpu, "batched_gemm"});
+    compute.push_back({From::profile, "score_bytes_forward"});
+    compute.push_back({From::profile, "score_bytes_backward"});
+    if (job.model.head_dim % 8 != 0) {
+      compute.push_back({From::profile, "misaligned_head_factor"});
+    }
+  }
+  const Behind fast{From::profile, "fast_link_factor"};
+  const Behind network{From::profile, "network_factor"};
+  return {
+      {"compute", compute_formula, false, compute},
+      {"recompute", recompute_formula, false, {{From::profile, "selective_op_share"}}},
+      {"tp_comm", tp_formula, true, {{From::profile, "tp_hidden"}, fast, network}},
+      {"cp_comm", cp_formula, true, {{From::profile, "cp_attention_factor"}, fast, network}},
+      {"ep_comm",
+       ep_formula,
+       true,
+       {{From::profile, "ep_exposed"},
+        {From::profile, "ep_exposed_overlapped"},
+        {From::profile, "all_to_all_factor"},
+        network}},
+      {"pp_comm",
+       pp_formula,
+       true,
+       {{From::profile, "pp_exposed_transfers"}, {From::profile, "pp_exposed_overlapped"}, network}},
+      {"dp_comm",
+       dp_formula,
+       true,
+       {{From::profile, "dp_overlap_cost"},
+        {From::profile, "fsdp_overlap_cost"},
+        {From::profile, "gradient_wire_bytes"},
+        fast,
+        network}},
+      {"bubble", bubble_formula, false, {}},
+      {"optimizer", optimizer_formula, false, {{From::profile, "optimizer_bytes"}, {From::gpu, "memory_adam"}}},
+      {"host",
+       host_formula,
+       false,
+       {{From::profile, "launch_s"},
+        {From::profile, "kernels_forward"},
+        {From::profile, "kernels_backward"},
+        {From::profile, "moe_host_forward_s"},
+        {From::profile, "step_fixed_s"}}},
+      {"offload", offload_formula, false, {}},
+      {"data", data_formula, false, {}},
+  };
+}
+
+std::string source_in(const FrameworkProfile& profile, std::string_view key) {
+  for (const auto& [name, source] : profile.sources) {
+    if (name == key) {
+      return std::string(name_of(source));
+    }
+  }
+  return "assumed";
+}
+
+void add_constant(const Job& job, const Behind& behind, std::vector<ConstantUse>& uses) {
+  const std::string key(behind.key);
+  if (behind.from == From::gpu) {
+    for (const GpuConstantRow& row : kGpuConstantTable) {
+      if (row.key == behind.key) {
+        uses.push_back({key, job.constants.*row.field, "GPU table, " + job.constants.id});
+      }
+    }
+    return;
+  }
+  for (const ProfileScalarRow& row : profile_scalars()) {
+    if (row.key == behind.key) {
+      uses.push_back({key, job.profile.*row.field, source_in(job.profile, key)});
+    }
+  }
+}
+
+/// The speed of each tier's link: measured curves where the calibration has them, else the link table.
+void add_links(const Job& job, std::vector<ConstantUse>& uses) {
+  if (!job.calibration.empty()) {
+    uses.push_back(
+        {"measured curves", static_cast<double>(job.calibration.curves.size()), "calibration " + job.calibration.name});
+  }
+  for (std::size_t tier = 0; tier < job.links.size(); ++tier) {
+    uses.push_back({"all_reduce fraction of " + job.cluster.tiers[tier].name, job.links[tier].all_reduce,
+                    "link table, " + job.links[tier].link});
+  }
+}
+
+std::string per_parameter(Bytes bytes, double params) {
+  return params > 0 ? shortest(std::round(bytes.raw() / params * 1000) / 1000) + " B x " + count_of(params) +
+                          " parameters of the rank"
+                    : "no parameters";
+}
+
+std::string sharded_over(const Context& c) {
+  if (c.layout.zero == 0) {
+    return "";
+  }
+  std::string text = ", divided over " + count_of(c.data.dense_shards) + " ranks";
+  if (c.stage.expert_params > 0) {
+    text += " (experts over " + count_of(c.data.expert_shards) + ")";
+  }
+  return text;
+}
+
+std::string weights_memory(const Context& c, const MemoryEstimate& m) {
+  return c.layout.zero >= 3 ? "ZeRO-3 keeps only its shard, under optimizer" : per_parameter(m.weights, parameters(c));
+}
+std::string gradients_memory(const Context& c, const MemoryEstimate& m) {
+  return per_parameter(m.gradients, parameters(c)) +
+         (c.layout.zero >= 2 ? " on average" + sharded_over(c) : std::string());
+}
+std::string optimizer_memory(const Context& c, const MemoryEstimate& m) {
+  if (c.layout.offload == Offload::optimizer) {
+    return format(m.host_bytes) + " in host memory";
+  }
+  return per_parameter(m.optimizer, local_parameters(c)) + sharded_over(c);
+}
+std::string activations_memory(const Context& c, const MemoryEstimate& m) {
+  const double held = in_flight(c.layout.schedule, c.layout.pp, c.layout.vpp, c.group.first_rank, c.micro_batches);
+  std::string text = shortest(std::round(held * 100) / 100) + " micro-batches in flight x [";
+  if (c.group.content.dense > 0) {
+    text += number(c.group.content.dense) + " dense x " + format(c.costs.dense_activations);
+  }
+  if (c.group.content.moe > 0) {
+    text += (c.group.content.dense > 0 ? " + " : "") + number(c.group.content.moe) + " MoE x " +
+            format(c.costs.moe_activations);
+  }
+  text += "] kept with recompute " + recompute_text(c.layout);
+  if (m.moment == 1) {
+    text += ", + what the first layer of the backward pass adds";
+  }
+  return text + (c.layout.offload == Offload::activations ? "; all but two layers in host memory" : "");
+}
+std::string loss_memory(const Context& c, const MemoryEstimate& m) {
+  if (m.loss.raw() <= 0) {
+    return "not alive at the worst moment";
+  }
+  return "logits and their softmax " + format(c.costs.loss_transient) + ", the head's input " +
+         format(c.costs.head_activations);
+}
+std::string gathered_memory(const Context& c, const MemoryEstimate& m) {
+  std::string text = c.layout.zero >= 3 ? "2 B x (embedding and head + prefetched layers), gathered" : "";
+  if (m.moment == 2) {
+    text += std::string(text.empty() ? "" : "; ") + "gradient of the embedding at the end of the backward pass";
+  }
+  return text.empty() ? "nothing is gathered" : text;
+}
+std::string communication_memory(const Context& c, const MemoryEstimate&) {
+  return c.layout.pp == 1 ? "pp 1: none" : "4 stage boundaries of " + format(c.costs.boundary) + ", and stage buffers";
+}
+std::string workspace_memory(const Context&, const MemoryEstimate&) {
+  return "library workspaces, shared weight-gradient buffers and the profile's constants";
+}
+std::string slack_memory(const Context&, const MemoryEstimate& m) {
+  return "(reserved factor - 1) x allocated " + format(m.allocated()) + ", and pools that cannot be shared";
+}
+std::string context_memory(const Context& c, const MemoryEstimate&) {
+  return std::string("driver context and libraries") + (c.layout.pp > 1 ? ", point-to-point communicators" : "");
+}
+
+struct MemoryRow {
+  std::string_view key;
+  std::string (*formula)(const Context&, const MemoryEstimate&);
+  std::vector<Behind> constants;
+};
+
+std::vector<MemoryRow> memory_rows(const Layout& layout) {
+  const bool fsdp = layout.zero >= 3;
+  return {
+      {"weights", weights_memory, {{From::profile, "weight_bytes"}}},
+      {"gradients", gradients_memory,
+       fsdp ? std::vector<Behind>{{From::profile, "unsynced_gradients"}}
+            : std::vector<Behind>{{From::profile, "gradient_bytes"},
+                                  {From::profile, "sharded_gradient_bytes"},
+                                  {From::profile, "bucket_bytes"}}},
+      {"optimizer", optimizer_memory, {{From::profile, "optimizer_state_bytes"}}},
+      {"activations", activations_memory, {{From::profile, "activation_factor"}}},
+      {"loss", loss_memory, {{From::profile, "loss_allocated_per_logit"}, {From::profile, "head_input_bytes"}}},
+      {"gathered", gathered_memory, {{From::profile, "fsdp_prefetch_layers"}}},
+      {"communication", communication_memory, {{From::profile, "stage_buffer_bytes"}}},
+      {"workspace",
+       workspace_memory,
+       {{From::profile, "workspace_gib"}, {From::profile, "constant_gib"}, {From::profile, "constant_tp_gib"}}},
+      {"allocator_slack", slack_memory, {{From::profile, "reserved_factor"}, {From::profile, "reserved_loss_factor"}}},
+      {"context", context_memory, {{From::profile, "context_gib"}, {From::profile, "context_p2p_gib"}}},
+  };
+}
+
+/// The group of pipeline ranks whose times the estimate tells: that with the same compute.
+const StageGroup& group_of(const PipelineShape& shape, const LayerCosts& costs, const StepEstimate& step,
+                           double micro_batches) {
+  const StageGroup* best = &shape.groups.front();
+  double least = -1;
+  for (const StageGroup& group : shape.groups) {
+    const StageCosts stage = stage_costs(costs, group.content);
+    const Seconds compute = (stage.sums.forward + stage.sums.backward) * micro_batches;
+    const double difference = std::abs((compute - step.compute).raw());
+    if (least < 0 || difference < least) {
+      least = difference;
+      best = &group;
+    }
+  }
+  return *best;
+}
+
+}  // namespace
+
+std::vector<ExplainedTerm> explained_time(const Job& job, const Plan& plan, int& last_stage) {
+  const Layout& layout = plan.layout;
+  const StepEstimate& step = plan.estimate.step;
+  const LayerCosts costs = layer_costs(job, layer_key(layout));
+  const PipelineShape shape = pipeline_shape(job, layout.pp, layout.vpp);
+  const double count =
+      static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
+  const StageGroup& group = group_of(shape, costs, step, count);
+  last_stage = group.first_rank;
+  const Context context = context_of(job, layout, costs, group);
+  const std::vector<TimeRow> rows = time_rows(job);
+  std::vector<ExplainedTerm> terms;
+  for (const StepTermRow& term : kStepTerms) {
+    for (const TimeRow& row : rows) {
+      if (row.key == term.key) {
+        ExplainedTerm explained{term.key, term.meaning, (step.*term.field).raw(), row.formula(context), {}};
+        if (explained.value > 0) {
+          for (const Behind& behind : row.constants) {
+            add_constant(job, behind, explained.constants);
+          }
+          if (row.links) {
+            add_links(job, explained.constants);
+          }
+        }
+        terms.push_back(std::move(explained));
+      }
+    }
+  }
+  return terms;
+}
+
+std::vector<ExplainedTerm> explained_memory(const Job& job, const Plan& plan) {
+  const Layout& layout = plan.layout;
+  const MemoryEstimate& memory = plan.estimate.memory;
+  const LayerCosts costs = layer_costs(job, layer_key(layout));
+  const PipelineShape shape = pipeline_shape(job, layout.pp, layout.vpp);
+  const auto fullest = std::find_if(shape.groups.begin(), shape.groups.end(),
+                                    [&](const StageGroup& group) { return group.first_rank == memory.stage; });
+  const Context context =
+      context_of(job, layout, costs, fullest == shape.groups.end() ? shape.groups.front() : *fullest);
+  const std::vector<MemoryRow> rows = memory_rows(layout);
+  std::vector<ExplainedTerm> terms;
+  for (const MemoryTermRow& term : kMemoryTerms) {
+    for (const MemoryRow& row : rows) {
+      if (row.key == term.key) {
+        ExplainedTerm explained{term.key, term.meaning, (memory.*term.field).raw(), row.formula(context, memory), {}};
+        if (explained.value > 0) {
+          for (const Behind& behind : row.constants) {
+            add_constant(job, behind, explained.constants);
+          }
+        }
+        terms.push_back(std::move(explained));
+      }
+    }
+  }
+  return terms;
+}
+
+}  // namespace tpplan
