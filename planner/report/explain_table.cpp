@@ -33,7 +33,7 @@ std::string heading(std::string_view text, const Terminal& terminal) {
 }
 
 std::string bullet(const std::string& text, const Terminal& terminal) {
-  return "  " + wrap(text, terminal.width - 2, 4) + "\n";
+  return "  " + wrap(text, terminal.width, 4, 2) + "\n";
 }
 
 std::string constants_text(const std::vector<ConstantUse>& constants) {
@@ -59,11 +59,11 @@ std::string terms_text(const std::vector<ExplainedTerm>& terms, bool seconds, co
     const std::string value = seconds ? format(Seconds(term.value)) : format(Bytes(term.value));
     text += "  " + padded(term.key, kKeyWidth) + right(value, kValueWidth) +
             right(percent(term.value / total), kShareWidth) + "  " +
-            wrap(term.formula, terminal.width - kIndent, kIndent) + "\n";
+            wrap(term.formula, terminal.width, kIndent, kIndent) + "\n";
     const std::string constants = constants_text(term.constants);
     if (!constants.empty()) {
       text += std::string(kIndent, ' ') +
-              terminal.paint(Style::dim, wrap(constants, terminal.width - kIndent, kIndent)) + "\n";
+              terminal.paint(Style::dim, wrap(constants, terminal.width, kIndent, kIndent)) + "\n";
     }
   }
   text += "  " + padded("total", kKeyWidth) +
@@ -133,8 +133,8 @@ std::string illegal_text(const ExplainReport& report, const Terminal& terminal) 
       "\n";
   for (const BrokenRule& rule : broken) {
     text += "\n  " + terminal.paint(Style::bold, rule.name) + "\n";
-    text += "    " + wrap(std::string(rule.statement), terminal.width - 4, 4) + "\n";
-    text += "    " + wrap(rule.arithmetic, terminal.width - 4, 4) + "\n";
+    text += "    " + wrap(std::string(rule.statement), terminal.width, 4, 4) + "\n";
+    text += "    " + wrap(rule.arithmetic, terminal.width, 4, 4) + "\n";
   }
   return text;
 }
@@ -142,7 +142,7 @@ std::string illegal_text(const ExplainReport& report, const Terminal& terminal) 
 std::string line(std::string_view name, const std::string& text, const Terminal& terminal, Style style = Style::plain) {
   constexpr int kNameWidth = 12;
   return "  " + padded(name, kNameWidth) +
-         terminal.paint(style, wrap(text, terminal.width - 2 - kNameWidth, 2 + kNameWidth)) + "\n";
+         terminal.paint(style, wrap(text, terminal.width, 2 + kNameWidth, 2 + kNameWidth)) + "\n";
 }
 
 std::string verdict_text(const ExplainReport& report, const Terminal& terminal) {

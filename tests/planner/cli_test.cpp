@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "planner/rules.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -67,7 +69,7 @@ Run shell(const std::string& line) {
   return run;
 }
 
-Run tpplan(const std::string& arguments) { return shell("\"$TPPLAN\" " + arguments); }
+Run program(const std::string& arguments) { return shell("\"$TPPLAN\" " + arguments); }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -76,7 +78,7 @@ const std::string kJob = "--model 7b --cluster 8xA100";
 }  // namespace
 
 TEST_CASE("a plan is found with exit code 0 and nothing on standard error") {
-  const Run run = tpplan(kJob);
+  const Run run = program(kJob);
   CHECK(run.code == 0);
   CHECK(contains(run.out, "step time"));
   CHECK(contains(run.out, "next\n"));
@@ -84,7 +86,7 @@ TEST_CASE("a plan is found with exit code 0 and nothing on standard error") {
 }
 
 TEST_CASE("nothing fits ends with 1 and still answers on standard output") {
-  const Run run = tpplan("--model 70b --cluster 1x1xa100-80gb-sxm");
+  const Run run = program("--model 70b --cluster 1x1xa100-80gb-sxm");
   CHECK(run.code == 1);
   CHECK(contains(run.out, "no layout fits"));
   CHECK(contains(run.out, "closest: "));
@@ -95,7 +97,7 @@ TEST_CASE("bad input ends with 2 and leaves standard output empty") {
   for (const std::string arguments :
        {"plam", "--modle 7b", "--model 7b", "--model no-such-model --cluster 8xA100",
         "--model 7b --cluster 8xA100 --precision bf17", "gpus --format csv", "completion tcsh", "help nothing"}) {
-    const Run run = tpplan(arguments);
+    const Run run = program(arguments);
     CAPTURE(arguments);
     CHECK(run.code == 2);
     CHECK(run.out.empty());
@@ -104,7 +106,7 @@ TEST_CASE("bad input ends with 2 and leaves standard output empty") {
 }
 
 TEST_CASE("problems of the model and of the cluster are told together") {
-  const Run run = tpplan("--model no-such-model --cluster no-such-cluster");
+  const Run run = program("--model no-such-model --cluster no-such-cluster");
   CHECK(run.code == 2);
   CHECK(contains(run.err, "no-such-model"));
   CHECK(contains(run.err, "no-such-cluster"));
@@ -114,57 +116,57 @@ TEST_CASE("a full disk ends with 3") {
   if (!fs::exists("/dev/full")) {
     return;
   }
-  CHECK(tpplan(kJob + " > /dev/full").code == 3);
-  CHECK(tpplan(kJob + " -o /dev/full").code == 3);
+  CHECK(program(kJob + " > /dev/full").code == 3);
+  CHECK(program(kJob + " -o /dev/full").code == 3);
 }
 
 TEST_CASE("a place that cannot be written ends with 2") {
-  const Run run = tpplan(kJob + " -o /no/such/folder/plan.json");
+  const Run run = program(kJob + " -o /no/such/folder/plan.json");
   CHECK(run.code == 2);
   CHECK(contains(run.err, "cannot write /no/such/folder/plan.json"));
 }
 
 TEST_CASE("the version is one line with version and build type") {
-  const Run run = tpplan("--version");
+  const Run run = program("--version");
   CHECK(run.code == 0);
   CHECK(run.out.substr(0, 7 + std::string(TPPLAN_VERSION).size()) == "tpplan " TPPLAN_VERSION);
   CHECK(run.out.find('\n') == run.out.size() - 1);
 }
 
 TEST_CASE("help is reached by every usual way") {
-  const std::string full = tpplan("help plan").out;
+  const std::string full = program("help plan").out;
   CHECK(contains(full, "--global-batch N"));
-  CHECK(tpplan("plan --help").out == full);
-  CHECK(tpplan("--help").out == full);
-  CHECK(tpplan("").out == full);
-  CHECK(tpplan("help gpus").out == tpplan("gpus --help").out);
-  CHECK(tpplan("-h").out != full);
-  CHECK(tpplan("--help").err.empty());
+  CHECK(program("plan --help").out == full);
+  CHECK(program("--help").out == full);
+  CHECK(program("").out == full);
+  CHECK(program("help gpus").out == program("gpus --help").out);
+  CHECK(program("-h").out != full);
+  CHECK(program("--help").err.empty());
 }
 
 TEST_CASE("the suffix of -o decides the format and nothing else is left behind") {
   const Scratch scratch;
-  const Run run = tpplan(kJob + " -o '" + scratch.file("plan.json") + "'");
+  const Run run = program(kJob + " -o '" + scratch.file("plan.json") + "'");
   CHECK(run.code == 0);
   CHECK(run.out.empty());
   CHECK(scratch.files() == 1);
   const auto document = nlohmann::json::parse(content(scratch.file("plan.json")));
   CHECK(document["plans"].size() >= 3);
-  CHECK(content(scratch.file("plan.json")) == tpplan(kJob + " --format json").out);
+  CHECK(content(scratch.file("plan.json")) == program(kJob + " --format json").out);
 }
 
 TEST_CASE("every format gives the same bytes again and with more threads") {
   for (const std::string format : {"table", "json", "jsonl", "csv", "md", "html"}) {
     CAPTURE(format);
-    const Run first = tpplan(kJob + " --format " + format);
+    const Run first = program(kJob + " --format " + format);
     CHECK(first.code == 0);
     CHECK_FALSE(first.out.empty());
-    CHECK(tpplan(kJob + " --jobs 4 --format " + format).out == first.out);
+    CHECK(program(kJob + " --jobs 4 --format " + format).out == first.out);
   }
 }
 
 TEST_CASE("parts of the JSON add up") {
-  const auto document = nlohmann::json::parse(tpplan(kJob + " --format json").out);
+  const auto document = nlohmann::json::parse(program(kJob + " --format json").out);
   for (const auto& plan : document["plans"]) {
     double seconds = 0;
     for (const auto& [key, value] : plan["breakdown_s"].items()) {
@@ -200,19 +202,19 @@ TEST_CASE("a reader that stops early is no failure to report") {
 }
 
 TEST_CASE("timing is told on standard error only when asked for") {
-  const Run run = tpplan(kJob + " --timing --format json");
+  const Run run = program(kJob + " --timing --format json");
   CHECK(contains(run.err, "loaded in "));
   CHECK(nlohmann::json::parse(run.out)["search"].contains("seconds"));
 }
 
 TEST_CASE("a restriction is obeyed and a layout is repeated by the next command") {
-  const auto document = nlohmann::json::parse(tpplan(kJob + " --tp 4 --pp 1..2 --format json").out);
+  const auto document = nlohmann::json::parse(program(kJob + " --tp 4 --pp 1..2 --format json").out);
   for (const auto& plan : document["plans"]) {
     CHECK(plan["layout"]["tp"] == 4);
     CHECK(plan["layout"]["pp"] <= 2);
   }
   CHECK(document["plans"].size() >= 3);
-  CHECK(nlohmann::json::parse(tpplan(kJob + " --top 2 --format json").out)["plans"].size() == 2);
+  CHECK(nlohmann::json::parse(program(kJob + " --top 2 --format json").out)["plans"].size() == 2);
 }
 
 TEST_CASE("bash accepts the completion script and completes with it") {
@@ -224,4 +226,15 @@ TEST_CASE("bash accepts the completion script and completes with it") {
       "COMP_WORDS=(tpplan comp); COMP_CWORD=1; _tpplan; echo \"${COMPREPLY[*]}\"'");
   CHECK(run.err.empty());
   CHECK(run.out == "bf16\n--model\n8xA100-PCIe\ncompletion\n");
+}
+
+TEST_CASE("the example of explain breaks every rule that a command line can break") {
+  const std::string script = content(TPPLAN_SOURCE_DIR "/examples/explain-rules/run.sh");
+  for (const tpplan::Rule& rule : tpplan::rules()) {
+    // A size below one is refused before any rule is asked.
+    if (rule.name != "axes-positive") {
+      CAPTURE(std::string(rule.name));
+      CHECK(contains(script, "\nbreaks " + std::string(rule.name) + " "));
+    }
+  }
 }
