@@ -149,12 +149,26 @@ std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int st
 }
 
 void refine_memory(const Job& job, const Layout& layout, MemoryEstimate& memory) {
-  if (job.profile.replay_allocator < 0.5) {
+  if (job.profile.replay_allocator < 0.5 || !step_sizes(job, layout, memory.stage)) {
     return;
   }
-  if (const auto sizes = step_sizes(job, layout, memory.stage)) {
-    const auto peaks = replay_steps(*sizes);
-    memory.allocator_slack = peaks.reserved - peaks.allocated;
+  // The slack may decide which rank is the fullest.
+  const auto costs = layer_costs(job, layer_key(layout));
+  const auto groups = data_groups(job, layout);
+  const double micro_batches =
+      static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
+  Bytes fullest(-1);
+  for (const auto& group : pipeline_shape(job, layout.pp, layout.vpp).groups) {
+    auto at = stage_memory(job, layout, costs, group, stage_costs(costs, group.content), groups, micro_batches).at;
+    auto sizes = *step_sizes(job, layout, group.first_rank);
+    // Larger models are made on the meta device and sharded before they hold memory.
+    sizes.builds_whole = Bytes(4 * sizes.parameters() * (1 + 1 / sizes.shards)) <= at.allocated();
+    const auto peaks = replay_steps(sizes);
+    at.allocator_slack = peaks.reserved - peaks.allocated;
+    if (at.total() > fullest) {
+      fullest = at.total();
+      memory = at;
+    }
   }
 }
 

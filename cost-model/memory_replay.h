@@ -12,9 +12,9 @@ namespace tpplan {
 /// schedules, offloading, per-operation recomputation.
 std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int stage);
 
-/// Replaces the allocator's slack of an estimate by what a replay of its fullest rank reserves beyond what it
-/// allocates, where the profile asks for it (`replay_allocator`) and the program is described; else changes nothing.
-/// About a millisecond a layout: for plans that are shown, not for the search.
+/// Where the profile asks for it (`replay_allocator`) and the program is described: the memory of the rank that is
+/// fullest once the allocator's slack of each kind of rank is what a replay reserves beyond what it allocates. Else
+/// changes nothing. About a millisecond for each kind of rank: for plans that are shown, not for the search.
 void refine_memory(const Job& job, const Layout& layout, MemoryEstimate& memory);
 
 }  // namespace tpplan

@@ -3,243 +3,34 @@
 #include <algorithm>
 #include <deque>
 
-#include "cost-model/allocator.h"
+#include "cost-model/step_program.h"
 
 namespace tpplan {
 namespace {
 
-// Streams of FSDP2 with a pool of blocks each.
-constexpr std::size_t kGatherStream = 1;
-constexpr std::size_t kReduceStream = 2;
 /// What optimizer states and accumulated gradients displace is reserved anew in the second step, under FSDP2 in the
 /// third too; later ones reserve nothing.
 constexpr int kSteps = 3;
-/// Gradient buckets are closed at so many parameters.
-constexpr double kBucketParameters = 40e6;
 
-/// What one layer keeps of a micro-batch.
-struct Saved {
-  TensorRef input, statistic, linear_input, qkv, query, key, attention, statistics, extra;
-  TensorRef middle, middle_statistic, ffn_input, up, product;
-};
-
-/// What one micro-batch keeps on a rank.
-struct Graph {
-  std::vector<Saved> layers;
-  TensorRef indices;                                            // tensor parallel: clamped tokens and their mask
-  TensorRef last, last_statistic, head_input, softmax, labels;  // head
-  TensorRef logits;                                             // only where the loss works in place
-};
-
-/// The program, written as an eager one runs: a local variable lives until it is bound anew or its function returns,
-/// a kept tensor until the backward pass has used it.
-class Program {
- public:
-  explicit Program(const StepSizes& sizes) : s_(sizes), layer_count_(sizes.dense_layers + sizes.moe_layers) {}
-
-  ReplayResult run();
-
- private:
-  TensorRef make(Bytes size, std::size_t stream = 0) { return std::make_shared<const Tensor>(memory_, size, stream); }
-  TensorRef make_of(double elements, double bytes, std::size_t stream = 0) {
-    return make(Bytes(elements * bytes), stream);
-  }
-  [[nodiscard]] const LayerTensors& layer(int index) const { return index < s_.dense_layers ? s_.dense : s_.moe; }
-
-  void build();
-  void build_sharded();
-  void begin_optimizer_states();
-  TensorRef forward_layer(const LayerTensors& l, TensorRef input, Saved* saved, bool stops_early);
-  TensorRef backward_layer(const LayerTensors& l, Saved& saved, TensorRef gradient, int index);
-  TensorRef linear_input(const LayerTensors& l);
-  TensorRef leave(const LayerTensors& l);
-  TensorRef input_gradient(const LayerTensors& l, TensorRef gradient);
-  void weight_gradient(double elements, int unit, std::size_t slot);
-  TensorRef forward(TensorRef input, Graph& graph);
-  TensorRef backward(Graph& graph, TensorRef gradient);
-  TensorRef backward_head(Graph& graph);
-  void backward_embedding();
-  void whole_step();
-  void pipeline_step();
-
-  // FSDP2.
-  struct Unit {
-    std::vector<double> weights;
-    std::vector<TensorRef> shards;
-    std::vector<TensorRef> gathered;     // 16-bit parameters
-    TensorRef gather;                    // all-gather buffer on its own stream
-    std::vector<TensorRef> gradients;    // 16-bit, of this backward pass
-    std::vector<TensorRef> accumulated;  // fp32, unsharded
-    TensorRef reduced;                   // gradient shards, on their own stream
-    [[nodiscard]] double elements() const {
-      double sum = 0;
-      for (const double weight : weights) {
-        sum += weight;
-      }
-      return sum;
-    }
-  };
-  void start_gather(Unit& unit);
-  void finish_gather(Unit& unit, bool forward);
-  void after_backward(Unit& unit);
-  [[nodiscard]] Unit& root() { return units_.back(); }
-
-  const StepSizes& s_;
-  int layer_count_;
-  CachingAllocator memory_;  // before every tensor: it is destroyed last
-  std::vector<TensorRef> states_, moments_, data_;
-  std::vector<double> buckets_;
-  TensorRef forward_workspace_, backward_workspace_;
-  std::vector<Unit> units_;  // one per layer, the root last
-  TensorRef last_gather_, reduce_input_;
-  bool reduces_ = true;
-};
-
-std::vector<double> weights_of(const LayerTensors& l) {
-  std::vector<double> weights{l.norm_weight, l.norm_weight, l.qkv_weight, l.output_weight, l.up_weight, l.down_weight};
-  if (l.other_weights > 0) {
-    weights.push_back(l.other_weights);
-  }
-  return weights;
-}
-
-/// Parameters are made one by one, then copied into flat buffers; what they leave free serves the activations. Master
-/// weights exist before the first step.
-void Program::build() {
-  std::vector<double> ends;  // embedding, final norm, head: before the layers in parameter order
-  std::vector<double> weights;
-  std::vector<TensorRef> single;
-  const auto create = [&](double elements) {
-    if (elements > 0) {
-      single.push_back(make_of(elements, s_.weight_bytes));
-    }
-  };
-  if (s_.embedding) {
-    ends.push_back(s_.embedding_weight);
-    create(s_.embedding_weight);
-  }
-  for (int i = 0; i < layer_count_; ++i) {
-    for (const double weight : weights_of(layer(i))) {
-      weights.push_back(weight);
-      create(weight);
-    }
-  }
-  if (s_.head) {
-    ends.push_back(s_.dense.norm_weight);
-    create(s_.dense.norm_weight);
-    if (s_.head_weight > 0) {
-      ends.push_back(s_.head_weight);
-    }
-    create(s_.head_weight);
-  }
-  ends.insert(ends.end(), weights.begin(), weights.end());
-  double total = 0;
-  double open = 0;
-  for (auto weight = ends.rbegin(); weight != ends.rend(); ++weight) {
-    open += *weight;
-    total += *weight;
-    if (open >= kBucketParameters) {
-      buckets_.push_back(open);
-      open = 0;
-    }
-  }
-  if (open > 0) {
-    buckets_.push_back(open);
-  }
-  states_.push_back(make_of(total, s_.weight_bytes));
-  states_.push_back(make_of(total, s_.gradient_bytes));
-  single.clear();
-  if (s_.master_bytes > 0) {
-    for (const double bucket : buckets_) {
-      states_.push_back(make_of(bucket / s_.shards, s_.master_bytes));
-    }
-  }
-}
-
-void Program::build_sharded() {
-  std::vector<std::vector<TensorRef>> whole;
-  const auto create = [&](const Unit& unit, std::size_t from, std::size_t to) {
-    std::vector<TensorRef> tensors;
-    for (std::size_t i = from; i < to; ++i) {
-      tensors.push_back(make_of(unit.weights[i], 4));
-    }
-    return tensors;
-  };
-  Unit root;
-  std::vector<TensorRef> root_whole;
-  if (s_.embedding) {
-    root.weights.push_back(s_.embedding_weight);
-    root_whole = create(root, 0, 1);
-  }
-  for (int i = 0; i < layer_count_; ++i) {
-    Unit unit;
-    unit.weights = weights_of(layer(i));
-    whole.push_back(create(unit, 0, unit.weights.size()));
-    units_.push_back(std::move(unit));
-  }
-  if (s_.head) {
-    const auto from = root.weights.size();
-    root.weights.push_back(s_.dense.norm_weight);
-    if (s_.head_weight > 0) {
-      root.weights.push_back(s_.head_weight);
-    }
-    for (auto& tensor : create(root, from, root.weights.size())) {
-      root_whole.push_back(tensor);
-    }
-  }
-  units_.push_back(std::move(root));
-  whole.push_back(std::move(root_whole));
-  for (std::size_t i = 0; i < units_.size(); ++i) {
-    for (const double weight : units_[i].weights) {
-      units_[i].shards.push_back(make_of(weight / s_.shards, 4));
-    }
-    whole[i].clear();
-  }
-}
-
-void Program::begin_optimizer_states() {
-  if (!moments_.empty() || s_.moment_bytes <= 0) {
-    return;
-  }
-  const auto add = [&](double elements) {
-    moments_.push_back(make_of(elements, s_.moment_bytes / 2));
-    moments_.push_back(make_of(elements, s_.moment_bytes / 2));
-  };
-  if (s_.fully_sharded) {
-    // Parameters of the root first, then layer by layer.
-    const auto add_unit = [&](const Unit& unit) {
-      for (const double weight : unit.weights) {
-        add(weight / s_.shards);
-      }
-    };
-    add_unit(root());
-    for (std::size_t i = 0; i + 1 < units_.size(); ++i) {
-      add_unit(units_[i]);
-    }
-    return;
-  }
-  for (const double bucket : buckets_) {
-    add(bucket / s_.shards);
-  }
-}
+}  // namespace
 
 /// Norm output and, under sequence parallelism, its gathered copy.
-TensorRef Program::linear_input(const LayerTensors& l) {
+TensorRef StepProgram::linear_input(const LayerTensors& l) {
   TensorRef output = make(s_.sequence_parallel ? l.residual : l.linear_input);
   return s_.sequence_parallel ? make(l.linear_input) : output;
 }
 
 /// Output of a row-parallel product, reduced (in place, or scattered under sequence parallelism).
-TensorRef Program::leave(const LayerTensors& l) {
+TensorRef StepProgram::leave(const LayerTensors& l) {
   TensorRef output = make(l.linear_input);
   return s_.sequence_parallel ? make(l.residual) : output;
 }
 
 /// One layer; keeps in `saved` what the backward pass needs, nothing when it is null. A recomputed layer stops once the
 /// last kept tensor exists.
-TensorRef Program::forward_layer(const LayerTensors& l, TensorRef input, Saved* saved, bool stops_early) {
-  Saved unsaved;
-  Saved& keep = saved != nullptr ? *saved : unsaved;
+TensorRef StepProgram::forward_layer(const LayerTensors& l, TensorRef input, SavedLayer* saved, bool stops_early) {
+  SavedLayer unsaved;
+  SavedLayer& keep = saved != nullptr ? *saved : unsaved;
   keep.input = input;
   keep.statistic = make(l.norm_statistic);
   TensorRef norm_output = linear_input(l);
@@ -284,7 +75,7 @@ TensorRef Program::forward_layer(const LayerTensors& l, TensorRef input, Saved* 
 
 /// Gradient of parameter `slot` of a layer (or of the root): added to the main gradient and freed at once, kept until
 /// the unit is done under FSDP2.
-void Program::weight_gradient(double elements, int unit, std::size_t slot) {
+void StepProgram::weight_gradient(double elements, int unit, std::size_t slot) {
   TensorRef gradient = make_of(elements, 2);
   if (s_.fully_sharded) {
     auto& gradients = units_[static_cast<std::size_t>(unit)].gradients;
@@ -294,17 +85,17 @@ void Program::weight_gradient(double elements, int unit, std::size_t slot) {
 }
 
 /// Through the collective before a column-parallel product: scattered, or copied and reduced.
-TensorRef Program::input_gradient(const LayerTensors& l, TensorRef gradient) {
+TensorRef StepProgram::input_gradient(const LayerTensors& l, TensorRef gradient) {
   if (s_.sequence_parallel) {
     return make(l.residual);
   }
   return s_.tensor_parallel ? make(l.linear_input) : gradient;
 }
 
-TensorRef Program::backward_layer(const LayerTensors& l, Saved& saved, TensorRef gradient, int index) {
+TensorRef StepProgram::backward_layer(const LayerTensors& l, SavedLayer& saved, TensorRef gradient, int index) {
   if (index < s_.recomputed_layers) {
     const TensorRef input = saved.input;
-    saved = Saved{};
+    saved = SavedLayer{};
     (void)forward_layer(l, input, &saved, true);
   }
   const auto gathered = [&]() { return s_.sequence_parallel ? make(l.linear_input) : gradient; };
@@ -382,7 +173,7 @@ TensorRef Program::backward_layer(const LayerTensors& l, Saved& saved, TensorRef
   return gradient;
 }
 
-TensorRef Program::forward(TensorRef input, Graph& graph) {
+TensorRef StepProgram::forward(TensorRef input, SavedPass& graph) {
   const auto& ends = s_.dense;
   if (s_.fully_sharded) {
     start_gather(root());
@@ -444,7 +235,7 @@ TensorRef Program::forward(TensorRef input, Graph& graph) {
   return x;
 }
 
-TensorRef Program::backward_head(Graph& graph) {
+TensorRef StepProgram::backward_head(SavedPass& graph) {
   const auto& ends = s_.dense;
   TensorRef gradient = s_.softmax.raw() > 0 ? make(s_.logits) : graph.logits;
   graph.softmax.reset();
@@ -466,7 +257,7 @@ TensorRef Program::backward_head(Graph& graph) {
   return norm;
 }
 
-void Program::backward_embedding() {
+void StepProgram::backward_embedding() {
   const auto& ends = s_.dense;
   TensorRef whole = s_.sequence_parallel ? make(ends.linear_input) : nullptr;
   TensorRef masked = s_.tensor_parallel ? make(ends.linear_input) : nullptr;
@@ -476,7 +267,7 @@ void Program::backward_embedding() {
   weight_gradient(s_.embedding_weight, layer_count_, 0);
 }
 
-TensorRef Program::backward(Graph& graph, TensorRef gradient) {
+TensorRef StepProgram::backward(SavedPass& graph, TensorRef gradient) {
   if (s_.head) {
     gradient = backward_head(graph);
   }
@@ -511,61 +302,10 @@ TensorRef Program::backward(Graph& graph, TensorRef gradient) {
   return gradient;
 }
 
-void Program::start_gather(Unit& unit) {
-  if (!unit.gathered.empty()) {
-    return;
-  }
-  std::vector<TensorRef> casts;
-  for (const double weight : unit.weights) {
-    casts.push_back(make_of(weight / s_.shards, 2, kGatherStream));
-  }
-  unit.gather = make_of(unit.elements(), 2, kGatherStream);
-}
-
-/// Copies a gathered unit out of its buffer. In the forward pass the buffer stays until the next unit's is copied out.
-void Program::finish_gather(Unit& unit, bool forward) {
-  if (!unit.gathered.empty()) {
-    return;
-  }
-  if (forward) {
-    last_gather_.reset();
-  }
-  for (const double weight : unit.weights) {
-    unit.gathered.push_back(make_of(weight, 2));
-  }
-  if (forward) {
-    last_gather_ = unit.gather;
-  }
-  unit.gather.reset();
-}
-
-/// After a unit's backward pass: its parameters are freed and its gradients reduced, or kept in fp32 for later.
-void Program::after_backward(Unit& unit) {
-  unit.gathered.clear();
-  if (!reduces_) {
-    unit.accumulated.resize(unit.gradients.size());
-    for (std::size_t i = 0; i < unit.gradients.size(); ++i) {
-      if (unit.gradients[i] && !unit.accumulated[i]) {
-        unit.accumulated[i] = make_of(unit.weights[std::min(i, unit.weights.size() - 1)], 4);
-      }
-      unit.gradients[i].reset();
-    }
-    return;
-  }
-  reduce_input_.reset();
-  reduce_input_ = make_of(unit.elements(), 4);
-  unit.gradients.clear();
-  unit.accumulated.clear();
-  TensorRef reduced = make_of(unit.elements() / s_.shards, 4, kReduceStream);
-  if (!unit.reduced) {
-    unit.reduced = std::move(reduced);
-  }
-}
-
-void Program::whole_step() {
+void StepProgram::whole_step() {
   for (int i = 0; i < s_.micro_batches; ++i) {
     reduces_ = !s_.accumulates_unsharded || i + 1 == s_.micro_batches;
-    Graph graph;
+    SavedPass graph;
     (void)forward(nullptr, graph);
     (void)backward(graph, nullptr);
   }
@@ -573,10 +313,10 @@ void Program::whole_step() {
 
 /// One rank of a pipeline: warm-up, one forward and one backward pass in turn, cool-down. What is sent and received
 /// stays referenced until its variable is bound anew.
-void Program::pipeline_step() {
+void StepProgram::pipeline_step() {
   struct InFlight {
     TensorRef input, output;
-    Graph graph;
+    SavedPass graph;
   };
   std::deque<InFlight> queue;
   const auto& ends = s_.dense;
@@ -627,7 +367,7 @@ void Program::pipeline_step() {
   }
 }
 
-ReplayResult Program::run() {
+ReplayResult StepProgram::run() {
   if (s_.fully_sharded) {
     build_sharded();
   } else {
@@ -650,14 +390,12 @@ ReplayResult Program::run() {
   return {memory_.peak_allocated(), memory_.reserved()};
 }
 
-}  // namespace
-
 ReplayResult replay_steps(const StepSizes& sizes) {
   StepSizes capped = sizes;
   if (!sizes.all_forward_first) {
     capped.micro_batches = std::min(sizes.micro_batches, sizes.pp - sizes.rank + 2);
   }
-  return Program(capped).run();
+  return StepProgram(capped).run();
 }
 
 }  // namespace tpplan

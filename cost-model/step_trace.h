@@ -51,9 +51,15 @@ struct StepSizes {
   int micro_batches = 1;
   double shards = 1;                  ///< ranks that share the optimizer states
   bool fully_sharded = false;         ///< FSDP2: fp32 shards, 16-bit gathered copies
+  bool builds_whole = true;           ///< FSDP2: parameters are made whole, then sharded; else as shards
   bool accumulates_unsharded = true;  ///< FSDP2: gradients are reduced after the last micro-batch only
   double weight_bytes = 2, gradient_bytes = 4, master_bytes = 4, moment_bytes = 8;  ///< per parameter
   Bytes workspace;  ///< of both threads that launch products
+
+  [[nodiscard]] double parameters() const {
+    return dense.weights() * dense_layers + moe.weights() * moe_layers + (embedding ? embedding_weight : 0) +
+           (head ? head_weight + dense.norm_weight : 0);
+  }
 };
 
 /// Peaks of a replay.

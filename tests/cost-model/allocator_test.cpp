@@ -250,6 +250,25 @@ TEST_CASE("a pipeline rank holds the micro-batches that 1F1B or GPipe leave in f
   CHECK(std::abs(gib(gpipe.allocated - third.allocated) / gib(sizes.dense.kept() * 36.0) - 1) < 0.05);
 }
 
+TEST_CASE("a model made as shards never holds its whole parameters") {
+  // One token and many shards: the peak is the build, or else the states and one step's gathered copies.
+  auto sizes = sizes_of(kRuns[11]);
+  sizes.micro_batches = 1;
+  sizes.tokens = 1;
+  for (const auto field : {&LayerTensors::residual, &LayerTensors::linear_input, &LayerTensors::norm_statistic,
+                           &LayerTensors::qkv, &LayerTensors::query, &LayerTensors::key, &LayerTensors::attention,
+                           &LayerTensors::statistics, &LayerTensors::up, &LayerTensors::product}) {
+    sizes.dense.*field = 1_KiB;
+  }
+  sizes.logits = 1_KiB;
+  sizes.softmax = 1_KiB;
+  sizes.shards = 64;
+  const double whole = gib(replay_steps(sizes).allocated);
+  CHECK(whole >= gib(Bytes(4 * sizes.parameters())));
+  sizes.builds_whole = false;
+  CHECK(gib(replay_steps(sizes).allocated) < 0.5 * whole);
+}
+
 TEST_CASE("steady micro-batches change nothing") {
   auto sizes = sizes_of(kRuns[13]);
   const auto few = replay_steps(sizes);
