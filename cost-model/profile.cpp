@@ -346,6 +346,7 @@ FrameworkProfile ProfileSet::read_profile(const std::string& path) const {
     profile.step_error = interval->number("step", 0, 2);
     profile.memory_error = interval->number("memory", 0, 2);
     profile.step_error_known = interval->flag("from_residuals", false) ? 1 : 0;
+    profile.memory_error_known = interval->flag("memory_from_residuals", false) ? 1 : 0;
     profile.interval_note = interval->text("note", "");
     interval->close();
   }

@@ -206,7 +206,8 @@ struct FrameworkProfile {
   std::vector<std::pair<std::string, std::string>> cites;  ///< key -> what its value rests on
   double step_error = 0.15;  ///< half width of the 80 % interval of the step time, relative
   double memory_error = 0.05;
-  double step_error_known = 0;  ///< 1 when the widths come from residuals
+  double step_error_known = 0;  ///< 1 when the width of the step time comes from residuals
+  double memory_error_known = 0;  ///< the same of memory
   std::string interval_note;    ///< what the widths rest on
   std::string fitted_on;
   int fitted_count() const;

@@ -78,6 +78,7 @@ std::string to_json(const FrameworkProfile& profile) {
   interval["step"] = number(profile.step_error, true);
   interval["memory"] = number(profile.memory_error, true);
   interval["from_residuals"] = profile.step_error_known > 0;
+  interval["memory_from_residuals"] = profile.memory_error_known > 0;
   if (!profile.interval_note.empty()) {
     interval["note"] = profile.interval_note;
   }

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <ostream>
 #include <set>
+#include <tuple>
 
 #include "planner/report/format.h"
 #include "planner/report/output.h"
@@ -146,17 +148,33 @@ std::string meaning_of(const std::string& leave_out) {
                          : "group " + leave_out + " predicted by constants fitted without its runs";
 }
 
-/// The profile of the same framework whose era is nearest, with intervals from residuals; else any such profile.
-const FrameworkProfile* nearest_known(const FrameworkProfile& profile, const ProfileSet& profiles) {
+/// Programs whose errors resemble one another.
+constexpr std::array<std::string_view, 2> kKin{"megatron megatron-deepspeed deepspeed nanotron internevo",
+                                               "fsdp torchtitan plain"};
+
+bool kin(Framework a, Framework b) {
+  const auto of = [](Framework framework) {
+    return static_cast<std::size_t>(kKin.front().find(name_of(framework)) == std::string_view::npos ? 1 : 0);
+  };
+  return of(a) == of(b);
+}
+
+/// Months since year 0 of "2023-11" or "2023".
+int months(const std::string& since) {
+  return 12 * std::atoi(since.c_str()) + (since.size() > 5 ? std::atoi(since.c_str() + 5) : 1);
+}
+
+/// The profile whose width may stand in for one without residuals: of the same framework, else of its kin, else any;
+/// of those the nearest era, then the wider. Null when no profile has a width of its own.
+const FrameworkProfile* nearest_known(const FrameworkProfile& profile, const ProfileSet& profiles,
+                                      double FrameworkProfile::*known, double FrameworkProfile::*width) {
+  const auto distance = [&](const FrameworkProfile& row) {
+    const int relation = row.framework == profile.framework ? 0 : kin(row.framework, profile.framework) ? 1 : 2;
+    return std::tuple(relation, std::abs(months(row.since) - months(profile.since)), -(row.*width));
+  };
   const FrameworkProfile* nearest = nullptr;
   for (const auto& row : profiles.frameworks) {
-    if (row.name == profile.name || row.step_error_known <= 0) {
-      continue;
-    }
-    const bool same = row.framework == profile.framework;
-    const bool nearest_same = nearest != nullptr && nearest->framework == profile.framework;
-    if (nearest == nullptr || (same && !nearest_same) ||
-        (same == nearest_same && row.step_error > nearest->step_error)) {
+    if (row.name != profile.name && row.*known > 0 && (nearest == nullptr || distance(row) < distance(*nearest))) {
       nearest = &row;
     }
   }
@@ -166,23 +184,24 @@ const FrameworkProfile* nearest_known(const FrameworkProfile& profile, const Pro
 /// Sets the half widths of the 80 % intervals from left-out residuals, or from the nearest profile where there are none.
 void set_intervals(FrameworkProfile& profile, const std::vector<LeftOutError>& errors, const ProfileSet& profiles) {
   const auto widths = interval_widths(errors);
-  const auto* nearest = nearest_known(profile, profiles);
-  profile.step_error_known = widths.step ? 1 : 0;
-  profile.interval_note = "four fifths of the runs, each model left out of the fit in turn, lie inside";
-  if (widths.step) {
-    profile.step_error = *widths.step;
-  } else if (nearest != nullptr) {
-    profile.step_error = kWidened * nearest->step_error;
-    profile.interval_note = "too few runs: the widths of " + nearest->name + ", widened";
-  }
-  if (widths.memory) {
-    profile.memory_error = *widths.memory;
-  } else if (nearest != nullptr) {
-    profile.memory_error = kWidened * nearest->memory_error;
-    if (widths.step) {
-      profile.interval_note += "; memory as " + nearest->name + ", widened";
+  std::string note;
+  const auto set = [&](std::string_view what, const std::optional<double>& found, double FrameworkProfile::*known,
+                       double FrameworkProfile::*width) {
+    const auto* nearest = nearest_known(profile, profiles, known, width);
+    profile.*known = found ? 1 : 0;
+    if (found) {
+      profile.*width = *found;
+      note += std::string(note.empty() ? "" : "; ") + std::string(what) +
+              ": four fifths of its runs, each model left out of the fit in turn, lie inside";
+    } else if (nearest != nullptr) {
+      profile.*width = kWidened * nearest->*width;
+      note += std::string(note.empty() ? "" : "; ") + std::string(what) + ": too few runs, that of " + nearest->name +
+              " widened by half";
     }
-  }
+  };
+  set("step time", widths.step, &FrameworkProfile::step_error_known, &FrameworkProfile::step_error);
+  set("memory", widths.memory, &FrameworkProfile::memory_error_known, &FrameworkProfile::memory_error);
+  profile.interval_note = note;
 }
 
 std::string fitted_on_text(const std::string& profile, const std::vector<RunPrediction>& runs,
