@@ -45,7 +45,7 @@ std::optional<RatedComparison> inside_comparison(const Placement& placement, con
 
 std::string group_text(const CollectiveCurve& curve) {
   const Placement& p = curve.placement;
-  std::string text = std::to_string(p.ranks()) + " ranks";
+  std::string text = std::to_string(p.ranks()) + (p.ranks() == 1 ? " rank" : " ranks");
   if (p.nodes > 1) text += " on " + std::to_string(p.nodes) + " nodes";
   if (curve.concurrent_groups > 1) text += ", " + std::to_string(curve.concurrent_groups) + " groups at once";
   return text;

@@ -14,6 +14,7 @@ struct PlaceFigures {
   double time_us = 0;           ///< microseconds per operation; of the host when the run's `cpu_time` is set
   double algbw = 0, busbw = 0;  ///< GB/s, decimal
   std::optional<double> wrong;  ///< #wrong: elements; old "error": largest deviation; nothing when not checked
+  bool over_threshold = false;  ///< rccl-tests put an asterisk behind it
 };
 
 /// One row of a table of collectives.

@@ -258,7 +258,7 @@ class CommBenchFile {
       SampleCurve& sample = rows.sample;
       for (const auto& [bytes, point] : rows.points) sample.curve.points.push_back(point);
       if (rows.wrong > 0) {
-        sample.refusal = "wrong results in " + std::to_string(rows.wrong) + " rows, first in line " +
+        sample.refusal = "wrong results in " + std::to_string(rows.wrong) + (rows.wrong == 1 ? " row" : " rows") + ", first in line " +
                          std::to_string(rows.first_wrong_line);
       }
       if (rows.budget > 0) {

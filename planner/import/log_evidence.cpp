@@ -119,6 +119,21 @@ std::vector<std::string> possible_operations(const RowGroup& group) {
   return {"broadcast", "sendrecv", "all_gather", "alltoall", "all_reduce"};
 }
 
+/// The collective that comments above a table name, when they name only one.
+std::string collective_in_remarks(const std::vector<ImportNote>& remarks) {
+  std::string found;
+  for (const ImportNote& remark : remarks) {
+    for (const std::string& word : words_of(remark.text)) {
+      if (word.find('/') != std::string::npos) continue;  // paths and addresses name other things
+      const std::string name = benchmark_collective(word);
+      if (name.empty() || name == found) continue;
+      if (!found.empty()) return "";
+      found = name;
+    }
+  }
+  return found;
+}
+
 /// Bounds of the bus factor that all rows allow within their printed digits: bus bandwidth has two decimals, size over
 /// time is exact to the time's.
 struct RatioBounds {
@@ -169,16 +184,6 @@ std::optional<int> ranks_in_bounds(double scale, const RatioBounds& bounds) {
   return std::max(1, static_cast<int>(std::lround(middle)));
 }
 
-std::string lower_letters(const std::string& text) {
-  std::string letters;
-  for (const char c : text) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    }
-  }
-  return letters;
-}
-
 std::string file_name_of(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
 // ---- ranks and placement ----------------------------------------------------------------------------------------------
@@ -190,6 +195,18 @@ std::map<std::string, std::vector<const BenchmarkDevice*>> hosts_of_group(const 
     if (device.group == group) hosts[device.host].push_back(&device);
   }
   return hosts;
+}
+
+std::optional<int> configured_gpus(const BenchmarkRun& run);
+
+/// GPUs that each listed device stands for: JSON lists the first one of a process only, so ranks are then multiples of
+/// the GPUs per process.
+int gpus_per_line(const BenchmarkRun& run) {
+  const int configured = configured_gpus(run).value_or(1);
+  const bool first_ones = std::all_of(run.devices.begin(), run.devices.end(), [&](const BenchmarkDevice& device) {
+    return device.rank % configured == 0;
+  });
+  return first_ones ? configured : 1;
 }
 
 struct DeviceCount {
@@ -207,7 +224,8 @@ DeviceCount count_devices(const BenchmarkRun& run) {
     highest = std::max(highest, device.rank);
   }
   const int listed = static_cast<int>(ranks.size());
-  return {listed, grouped ? listed : highest + 1};
+  const int each = run.devices.empty() ? 1 : gpus_per_line(run);
+  return {listed * each, grouped ? listed * each : highest + each};
 }
 
 int group_count(const BenchmarkRun& run) {
@@ -236,9 +254,20 @@ int gpus_per_listed_host(const BenchmarkRun& run) {
       low = std::min(low, device->rank);
       high = std::max(high, device->rank);
     }
-    most = std::max(most, high - low + 1);
+    most = std::max(most, high - low + gpus_per_line(run));
   }
   return most;
+}
+
+bool sizes_repeat(const RowGroup& group) {
+  std::set<std::int64_t> sizes;
+  std::size_t rows = 0;
+  for (const BenchmarkRow* row : group.rows) {
+    if (row->size <= 0) continue;
+    sizes.insert(row->size);
+    ++rows;
+  }
+  return sizes.size() < rows;
 }
 
 /// "2-node", "4 nodes", "nodes=8" in a separator line.
@@ -373,7 +402,9 @@ OperationEvidence operation_of(const BenchmarkLog& log, const BenchmarkRun& run,
     if (!telling || fits(run.collective) || row_of_operation(run.collective) == nullptr) return {run.collective, ""};
     return {run.collective, "the rows look like " + possible.front() + ", the program is " + run.collective};
   }
-  const std::string named = benchmark_collective(lower_letters(file_name_of(log.name)));
+  const std::string remarked = collective_in_remarks(log.remarks);
+  if (!remarked.empty() && fits(remarked)) return {remarked, ""};
+  const std::string named = benchmark_collective(file_name_of(log.name));
   if (!named.empty() && fits(named)) return {named, ""};
   if (possible.size() == 1) return {possible.front(), ""};
   return {possible.front(), "the file does not name the collective: taken for " + possible.front() +
@@ -410,7 +441,7 @@ RemarkedMachine machine_in_remarks(const std::vector<ImportNote>& remarks) {
 PlacementEvidence placement_of(const BenchmarkLog& log, const BenchmarkRun& run, const RowGroup& group,
                                const std::string& operation, const ImportOptions& options) {
   PlacementEvidence evidence;
-  if (run.processes_without_mpi > 1) {
+  if (run.processes_without_mpi > 1 && sizes_repeat(group)) {
     evidence.refusal = "rank 0 appears " + std::to_string(run.processes_without_mpi) +
                        " times: the benchmark was built without MPI, so these are independent one-GPU runs; rebuild it "
                        "with MPI=1";

@@ -44,6 +44,11 @@ NcclTestsLayout nccl_tests_layout(const std::string& line) {
   if (!words.empty() && words[0].find_first_not_of('#') == std::string::npos) words.erase(words.begin());
   const auto has = [&](const char* name) { return std::find(words.begin(), words.end(), name) != words.end(); };
   if (!has("algbw") || !has("busbw") || !(has("size") || has("bytes") || has("#bytes"))) return {};
+  // What a logger writes in front may hold the same words.
+  const auto size = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    return word == "size" || word == "bytes" || word == "#bytes";
+  });
+  words.erase(words.begin(), size);
   const auto first_time = std::find_if(words.begin(), words.end(), is_time);
   if (first_time == words.end()) return {};
 

@@ -12,11 +12,13 @@ namespace tpplan {
 
 namespace {
 
-constexpr std::array<std::string_view, 16> kTypes{"int8",   "uint8",    "int32",   "uint32",  "int64",    "uint64",
-                                                  "half",   "float",    "double",  "bfloat16", "f8e4m3",  "f8e5m2",
-                                                  "char",   "int",      "fp8_e4m3", "fp8_e5m2"};
+constexpr std::array<std::string_view, 12> kTypes{"int8",  "uint8",  "int32", "uint32",   "int64", "uint64",
+                                                  "half",  "float",  "double", "bfloat16", "char",  "int"};
 
-bool is_type(const std::string& word) { return std::find(kTypes.begin(), kTypes.end(), word) != kTypes.end(); }
+bool is_type(const std::string& word) {
+  const bool fp8 = word.rfind("f8e", 0) == 0 || word.rfind("fp8", 0) == 0;  // their spellings differ by build
+  return fp8 || std::find(kTypes.begin(), kTypes.end(), word) != kTypes.end();
+}
 
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
@@ -35,6 +37,11 @@ std::optional<std::int64_t> trailing_integer(const std::string& word) {
 }
 
 bool is_value(const std::string& word) { return word == "N/A" || number_in(word).has_value(); }
+
+/// A check column: a number, "N/A", or a number with the asterisk of a failed check.
+bool is_check(const std::string& word) {
+  return is_value(word) || (word.size() > 1 && word.back() == '*' && is_value(word.substr(0, word.size() - 1)));
+}
 
 bool is_date(const std::string& word) { return word.size() == 10 && word[4] == '-' && word[7] == '-'; }
 bool is_clock(const std::string& word) { return word.size() >= 8 && word[2] == ':' && word[5] == ':'; }
@@ -86,7 +93,6 @@ class NcclTestsParser {
 
   void finish_run() {
     messages_.describe(run());
-    if (run().program.empty()) run().program = program_;
     if (run().collective.empty()) run().collective = benchmark_collective(run().program);
   }
 
@@ -100,6 +106,7 @@ class NcclTestsParser {
     finish_run();
     log_.runs.emplace_back();
     run().line = line;
+    run().program = program_;
     layout_ = {};
     bare_layout_ = {};
     places_line_.clear();
@@ -174,16 +181,25 @@ class NcclTestsParser {
   void complete_row() {
     std::vector<std::string> words = open_->words;
     strip_time_stamp(words);
-    const NcclTestsLayout layout = layout_.known()        ? layout_
-                                   : bare_layout_.known() ? bare_layout_
-                                                          : layout_of_bare_row(words.size());
-    if (!layout.known() || words.size() < layout.values() || !lead_fits(layout, words)) return;
-    if (!fill(open_->row, layout, words)) return;
+    const NcclTestsLayout bare = layout_of_bare_row(words.size());
+    const NcclTestsLayout& layout = layout_.known() ? layout_ : bare_layout_.known() ? bare_layout_ : bare;
+    if (take_row(layout, words)) return;
+    // A header that was cut at the right names fewer columns than the rows have.
+    if (layout_.known() && bare.known() && bare.values() > layout_.values() && bare.lead == layout_.lead) {
+      NcclTestsLayout whole = bare;
+      whole.deviation = layout_.deviation;
+      if (take_row(whole, words)) layout_ = whole;
+    }
+  }
+
+  bool take_row(const NcclTestsLayout& layout, const std::vector<std::string>& words) {
+    if (!layout.known() || words.size() < layout.values() || !lead_fits(layout, words)) return false;
+    if (!fill(open_->row, layout, words)) return false;
     run().rows.push_back(std::move(open_->row));
-    last_row_line_ = run().rows.back().line;
-    if (run().line == 0) run().line = last_row_line_;
+    if (run().line == 0) run().line = run().rows.back().line;
     if (!layout_.known()) bare_layout_ = layout;
     open_.reset();
+    return true;
   }
 
   static bool fill(BenchmarkRow& row, const NcclTestsLayout& layout, const std::vector<std::string>& words) {
@@ -201,8 +217,11 @@ class NcclTestsParser {
         const std::string& word = words[at++];
         const bool check = column == "#wrong" || column == "error" || column == "res";
         const bool figure = column == "time" || column == "cputime" || column == "algbw" || column == "busbw";
-        if ((check && !is_value(word)) || (figure && !number_in(word))) return false;
-        if (check) figures.wrong = number_in(word);
+        if ((check && !is_check(word)) || (figure && !number_in(word))) return false;
+        if (check) {
+          figures.over_threshold = word.back() == '*';
+          figures.wrong = number_in(figures.over_threshold ? word.substr(0, word.size() - 1) : word);
+        }
         if (column == "time" || column == "cputime") {
           figures.time_us = *number_in(word) * (layout.milliseconds ? 1000 : 1);
           if (figures.time_us < 0) return false;
@@ -326,9 +345,10 @@ class NcclTestsParser {
     }
     const std::string program = text.substr(begin, at + 5 - begin);
     if (benchmark_collective(program).empty()) return;
-    if (!run().rows.empty()) begin_run_if_used(line.number);
     program_ = program;
-    run().program = program;
+    if (run().summary) begin_run_if_used(line.number);
+    // A name inside a table belongs to the next one (or to an error message).
+    if (run().rows.empty()) run().program = program;
   }
 
   void read_configuration(const LogLine& line) {
@@ -419,7 +439,6 @@ class NcclTestsParser {
   std::string places_line_;
   std::optional<OpenRow> open_;
   std::string program_;
-  std::size_t last_row_line_ = 0;
   std::set<std::string> told_;
 };
 

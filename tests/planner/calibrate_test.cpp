@@ -201,6 +201,38 @@ TEST_CASE("groups of a split are counted and keep their stride") {
   CHECK(samples.curves[0].curve.concurrent_groups == 8);
 }
 
+TEST_CASE("a run that was repeated after a crash is no run without MPI") {
+  const std::string devices =
+      "# nThread 1 nGpus 1 minBytes 8 maxBytes 1024 step: 2(factor)\n"
+      "#  Rank  0 Group  0 Pid  1 on node0 device  0 [0x10] NVIDIA H100 80GB HBM3\n"
+      "#  Rank  1 Group  0 Pid  2 on node0 device  1 [0x20] NVIDIA H100 80GB HBM3\n";
+  const std::string table =
+      "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+      "1048576 262144 float sum -1 27.76 37.77 37.77 0 27.49 38.14 38.14 0\n"
+      "2097152 524288 float sum -1 35.00 59.92 59.92 0 35.00 59.92 59.92 0\n"
+      "4194304 1048576 float sum -1 50.00 83.89 83.89 0 50.00 83.89 83.89 0\n";
+  const Samples repeated = parse_samples("all_reduce.log", devices + devices + table, {});
+  REQUIRE_FALSE(repeated.curves.empty());
+  CHECK(repeated.curves[0].refusal.empty());
+  CHECK(repeated.curves[0].curve.placement == Placement{1, 2, 1});
+  const Samples apart = parse_samples("all_reduce.log", devices + devices + table + table.substr(table.find('\n') + 1), {});
+  REQUIRE_FALSE(apart.curves.empty());
+  CHECK(has(apart.curves[0].refusal, "built without MPI"));
+}
+
+TEST_CASE("JSON of one process with eight GPUs counts them all") {
+  std::string text = data_text("nccl-logs/constructed/nccl-tests-json-v3.json");
+  const std::size_t second = text.find(",{\"rank\":1");
+  text.erase(second, text.find("]},\"results\"") - second);
+  text.replace(text.find("\"ngpus\":1"), 9, "\"ngpus\":8");
+  // send/recv: the bandwidths do not tell the ranks
+  text.replace(text.find("all_reduce_perf_mpi"), 19, "sendrecv_perf_mpi");
+  const Samples samples = parse_samples("run.json", text, {});
+  REQUIRE_FALSE(samples.curves.empty());
+  CHECK(samples.curves[0].operation == "sendrecv");
+  CHECK(samples.curves[0].curve.placement == Placement{1, 8, 1});
+}
+
 TEST_CASE("an outlier that the other place does not show is left out and told") {
   const Samples samples = samples_of("h100-8-reduce-scatter-bf16-rowsonly.txt");
   REQUIRE(samples.curves.size() == 2);
@@ -332,7 +364,7 @@ TEST_CASE("a damaged line inside a sample file is an error with its line") {
 TEST_CASE("a wrong result refuses the curve") {
   const Samples samples =
       parse_samples("s.jsonl", kSampleHeader + sample_rows() + sample_row(1 << 29, 0.05, "wrong") + "{\"end\": {}}\n", {});
-  CHECK(samples.curves.at(0).refusal == "wrong results in 1 rows, first in line 21");
+  CHECK(samples.curves.at(0).refusal == "wrong results in 1 row, first in line 21");
 }
 
 TEST_CASE("kernels of comm-bench become tables") {

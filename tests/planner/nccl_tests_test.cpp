@@ -249,6 +249,62 @@ TEST_CASE("rank 0 in several places means a binary without MPI") {
   CHECK(log.runs.at(0).processes_without_mpi == 2);
 }
 
+TEST_CASE("a header cut at the right still reads whole rows") {
+  const std::string cut = "#       size         count      type   redop    root     time   algbw   busbw #wrong\n";
+  const BenchmarkLog log = parse_nccl_tests("log", cut + kRow + kRow);
+  REQUIRE(log.rows() == 2);
+  CHECK(log.runs[0].rows[1].out_of_place->time_us == 27.76);
+  CHECK(log.runs[0].rows[1].in_place->time_us == 27.49);
+}
+
+TEST_CASE("a data row behind a comment sign or between bars is a row") {
+  const std::string barred =
+      "| 1048576 | 262144 | float | sum | -1 | 27.76 | 37.78 | 66.11 | 0 | 27.49 | 38.15 | 66.76 | 0 |\n";
+  const BenchmarkLog log = parse_nccl_tests("log", kHeader + "#" + kRow + barred);
+  REQUIRE(log.rows() == 2);
+  CHECK(log.runs[0].rows[0].in_place->busbw == 66.76);
+  CHECK(log.runs[0].rows[1].in_place->busbw == 66.76);
+}
+
+TEST_CASE("a check with an asterisk is over its threshold") {
+  const BenchmarkLog log = parse_nccl_tests("log", "# size count type redop time algbw busbw error time algbw busbw error\n"
+                                                   "1048576 262144 float sum 27.76 37.78 66.11 3e-02* 27.49 38.15 66.76 2e-07\n");
+  REQUIRE(log.rows() == 1);
+  CHECK(log.runs[0].rows[0].out_of_place->over_threshold);
+  CHECK(log.runs[0].rows[0].out_of_place->wrong == 0.03);
+  CHECK_FALSE(log.runs[0].rows[0].in_place->over_threshold);
+}
+
+TEST_CASE("an error message inside a table does not split it") {
+  const BenchmarkLog log = parse_nccl_tests(
+      "log", kHeader + kRow + "libibverbs: Warning: couldn't load driver\n./all_reduce_perf: warning: no version\n" + kRow);
+  REQUIRE(log.runs.size() == 1);
+  CHECK(log.rows() == 2);
+}
+
+TEST_CASE("a command line above each table names its collective") {
+  const BenchmarkLog log = parse_nccl_tests("log", "$ mpirun ./build/all_gather_perf -b 8\n" + kHeader + kRow +
+                                                       "$ mpirun ./build/reduce_scatter_perf -b 8\n" + kHeader + kRow);
+  REQUIRE(log.runs.size() == 2);
+  CHECK(log.runs[0].collective == "all_gather");
+  CHECK(log.runs[1].collective == "reduce_scatter");
+}
+
+TEST_CASE("cutting a log anywhere never fails and never invents rows") {
+  for (const char* const name : {"h100-roce-sendrecv-roce-4gpu-info.txt", "multi-24-allreduce-jammed-prefix.txt",
+                                 "a100-40g-efa-16-allreduce-mpi-prefix-info-interleaved.txt"}) {
+    const std::string text = data_text(std::string("nccl-logs/") + name);
+    const std::size_t whole = parse_nccl_tests(name, text).rows();
+    std::size_t before = 0;
+    for (std::size_t length = 0; length < text.size(); length += 97) {
+      const std::size_t rows = parse_nccl_tests(name, text.substr(0, length)).rows();
+      CHECK(rows <= whole);
+      CHECK(rows + 1 >= before);  // only the row that the cut runs through may come and go
+      before = rows;
+    }
+  }
+}
+
 TEST_CASE("a file of noise gives nothing and does not fail") {
   CHECK(parse_nccl_tests("log", "").runs.empty());
   std::string noise;
