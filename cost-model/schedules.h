@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cost-model/layout.h"
+
+namespace tpplan {
+
+/// What a rank does with one micro-batch on one chunk of layers. `backward` is the gradient of the input alone where
+/// `weight` passes follow, `whole_backward` both gradients in one.
+enum class PassKind : std::uint8_t { forward, backward, weight, whole_backward };
+struct PassKindRow {
+  std::string_view letter;  ///< in schedule texts and traces
+  PassKind kind;
+  std::string_view meaning;
+};
+inline constexpr std::array<PassKindRow, 4> kPassKinds{{
+    {"F", PassKind::forward, "forward"},
+    {"B", PassKind::backward, "gradient of the input"},
+    {"W", PassKind::weight, "gradient of the weights"},
+    {"BW", PassKind::whole_backward, "both gradients"},
+}};
+constexpr const PassKindRow& row_of(PassKind kind) { return kPassKinds[static_cast<std::size_t>(kind)]; }
+
+struct Pass {
+  PassKind kind = PassKind::forward;
+  std::int32_t micro_batch = 0;
+  std::int32_t chunk = 0;  ///< of the rank
+  bool with_next = false;  ///< runs beside the next pass of the rank: both start and end together, in their summed time
+  friend bool operator==(const Pass&, const Pass&) = default;
+};
+
+/// How the stages that a micro-batch goes through lie on the ranks: round and round (chunk c of rank r is stage
+/// c * p + r), down and up again (chunk 1 of rank r is stage 2p - 1 - r), or two copies of the model run from both ends
+/// (the second half of the micro-batches enters at rank p - 1 and uses chunk 1).
+enum class StagePlacement : std::uint8_t { looped, v_shape, both_ends };
+inline constexpr std::array<NameRow<StagePlacement>, 3> kStagePlacementNames{
+    {{"looped", StagePlacement::looped}, {"v", StagePlacement::v_shape}, {"both-ends", StagePlacement::both_ends}}};
+
+/// The order of passes of every pipeline rank over one step.
+struct PipelineSchedule {
+  StagePlacement placement = StagePlacement::looped;
+  int chunks = 1;  ///< per rank
+  int micro_batches = 0;
+  std::vector<std::vector<Pass>> ranks;
+
+  [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
+  /// Stages that one micro-batch goes through.
+  [[nodiscard]] int depth() const { return placement == StagePlacement::both_ends ? size() : size() * chunks; }
+  struct Place {
+    int rank = 0, chunk = 0;
+  };
+  /// Where stage `stage` of a micro-batch is computed.
+  [[nodiscard]] Place place_of(int stage, int micro_batch) const;
+  /// The stage that chunk `chunk` of rank `rank` computes.
+  [[nodiscard]] int stage_of(int rank, int chunk) const;
+};
+
+/// Times of the passes that a generator orders split schedules by; only their ratios matter.
+struct PassTimes {
+  double forward = 1, backward = 1, weight = 1;
+};
+
+/// Everything a generator is asked for.
+struct ScheduleRequest {
+  int ranks = 1;
+  int chunks = 1;  ///< virtual stages per rank of the interleaved schedule
+  int micro_batches = 1;
+  int group = 0;  ///< interleaved: micro-batches that run on a chunk before the next chunk; 0: as many as ranks
+  PassTimes times = {};
+};
+
+/// One generator.
+struct ScheduleRow {
+  Schedule schedule;
+  StagePlacement placement;
+  bool splits_backward;
+  void (*fill)(const ScheduleRequest& request, PipelineSchedule& schedule);
+  /// Chunks whose activations rank `rank` may hold at once, a chunk being held from its forward pass to the pass that
+  /// ends its backward.
+  int (*most_held)(const ScheduleRequest& request, int rank);
+  std::string_view source;
+};
+const std::vector<ScheduleRow>& schedule_rows();
+const ScheduleRow& row_of(Schedule schedule);
+
+/// The order of passes of a schedule, a single rank included. DualPipe needs an even number of ranks and an even number
+/// of micro-batches of at least 2 p. Throws std::invalid_argument otherwise, and when a number is not positive.
+PipelineSchedule make_schedule(Schedule schedule, const ScheduleRequest& request);
+
+/// Most chunks whose activations each rank holds at once.
+std::vector<int> chunks_held(const PipelineSchedule& schedule);
+
+/// What is wrong with a schedule, empty when nothing is: a pass that is missing, doubled or unknown, a rank that waits
+/// forever when all run their passes in order, more chunks held on a rank than `most_held` of it (when not empty).
+std::vector<std::string> problems_of(const PipelineSchedule& schedule, const std::vector<int>& most_held = {});
+
+/// Reads a schedule from text. A line per rank, "0: F0 F1 B0 W0 F2 ..." in order of the ranks; passes are F, B, W or
+/// BW, the micro-batch, ".1" for chunk 1, and "+" when it runs beside the next. A line "placement v" (or looped,
+/// both-ends) may stand first; # starts a comment. Throws SpecError with every problem, those of problems_of()
+/// included.
+PipelineSchedule parse_schedule(const std::string& name, std::string_view text);
+std::string to_text(const PipelineSchedule& schedule);
+std::string to_text(const Pass& pass, int chunks);
+
+namespace detail {
+/// Orders the passes of a split schedule (zb-*) as ranks that never wait while something is allowed and ready would run
+/// them: backward passes first, then forward passes within two limits, then weight gradients. No order is best for
+/// every ratio of times.
+void fill_split(const ScheduleRequest& request, PipelineSchedule& schedule, int (*most_ahead)(int ranks, int rank),
+                int most_held);
+/// ZB-V in its fixed phases, which leave no gap; fewer than 2 p micro-batches are ordered by fill_split().
+void fill_v_shape(const ScheduleRequest& request, PipelineSchedule& schedule);
+/// DualPipe's eight phases.
+void fill_dualpipe(const ScheduleRequest& request, PipelineSchedule& schedule);
+}  // namespace detail
+
+}  // namespace tpplan

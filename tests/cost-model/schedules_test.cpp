@@ -1,0 +1,283 @@
+#include "cost-model/schedules.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "cost-model/spec_reader.h"
+
+using namespace tpplan;
+
+namespace {
+
+struct Run {
+  double makespan = 0;
+  double longest_idle = 0;  ///< most idle time of a rank between its first and last pass
+  double idle_of(double busy) const { return makespan - busy; }
+};
+
+/// Executes the passes in order, each as soon as what it needs is done. Independent of the simulator on purpose.
+class Executor {
+ public:
+  Executor(const PipelineSchedule& schedule, PassTimes times)
+      : schedule_(schedule), times_(times), m_(static_cast<std::size_t>(schedule.micro_batches)) {
+    forward_.assign(static_cast<std::size_t>(schedule.depth()) * m_, -1);
+    backward_ = forward_;
+  }
+
+  Run run() {
+    const std::size_t ranks = schedule_.ranks.size();
+    std::vector<std::size_t> next(ranks, 0);
+    std::vector<double> free_at(ranks, 0), first(ranks, -1), busy(ranks, 0);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t r = 0; r < ranks; ++r) {
+        const auto& passes = schedule_.ranks[r];
+        while (next[r] < passes.size()) {
+          const std::size_t together = passes[next[r]].with_next ? 2 : 1;
+          double start = free_at[r];
+          double time = 0;
+          bool ready = true;
+          for (std::size_t i = next[r]; i < next[r] + together; ++i) {
+            const double at = ready_at(r, passes[i]);
+            ready = ready && at >= 0;
+            start = std::max(start, at);
+            time += time_of(passes[i]);
+          }
+          if (!ready) {
+            break;
+          }
+          first[r] = first[r] < 0 ? start : first[r];
+          free_at[r] = start + time;
+          busy[r] += time;
+          for (std::size_t i = next[r]; i < next[r] + together; ++i) {
+            finish(r, passes[i], free_at[r]);
+          }
+          next[r] += together;
+          moved = true;
+        }
+      }
+    }
+    Run run;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      REQUIRE(next[r] == schedule_.ranks[r].size());
+      run.makespan = std::max(run.makespan, free_at[r]);
+      run.longest_idle = std::max(run.longest_idle, free_at[r] - first[r] - busy[r]);
+    }
+    return run;
+  }
+
+ private:
+  [[nodiscard]] std::size_t cell(std::size_t stage, const Pass& pass) const {
+    return stage * m_ + static_cast<std::size_t>(pass.micro_batch);
+  }
+  [[nodiscard]] std::size_t stage_of(std::size_t r, const Pass& pass) const {
+    return static_cast<std::size_t>(schedule_.stage_of(static_cast<int>(r), pass.chunk));
+  }
+  /// When what the pass needs from elsewhere is there; negative: not yet known.
+  [[nodiscard]] double ready_at(std::size_t r, const Pass& pass) const {
+    const std::size_t stage = stage_of(r, pass);
+    if (pass.kind == PassKind::forward) {
+      return stage == 0 ? 0 : forward_[cell(stage - 1, pass)];
+    }
+    if (pass.kind == PassKind::weight) {
+      return backward_[cell(stage, pass)];
+    }
+    return static_cast<int>(stage) + 1 == schedule_.depth() ? forward_[cell(stage, pass)]
+                                                            : backward_[cell(stage + 1, pass)];
+  }
+  [[nodiscard]] double time_of(const Pass& pass) const {
+    const std::array<double, 4> times{times_.forward, times_.backward, times_.weight, times_.backward + times_.weight};
+    return times[static_cast<std::size_t>(pass.kind)];
+  }
+  void finish(std::size_t r, const Pass& pass, double end) {
+    if (pass.kind == PassKind::forward) {
+      forward_[cell(stage_of(r, pass), pass)] = end;
+    } else if (pass.kind != PassKind::weight) {
+      backward_[cell(stage_of(r, pass), pass)] = end;
+    }
+  }
+
+  const PipelineSchedule& schedule_;
+  PassTimes times_;
+  std::size_t m_;
+  std::vector<double> forward_, backward_;
+};
+
+Run execute(const PipelineSchedule& schedule, PassTimes times) { return Executor(schedule, times).run(); }
+
+PipelineSchedule make(Schedule schedule, int p, int m, int v = 1) {
+  ScheduleRequest request;
+  request.ranks = p;
+  request.chunks = v;
+  request.micro_batches = m;
+  return make_schedule(schedule, request);
+}
+
+std::string first_problem(const PipelineSchedule& schedule) {
+  const auto problems = problems_of(schedule);
+  return problems.empty() ? "" : problems.front();
+}
+
+std::string parse_error(std::string_view text) {
+  try {
+    parse_schedule("order.txt", text);
+  } catch (const SpecError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("every generated schedule is complete and runs and keeps its memory bound") {
+  for (const ScheduleRow& row : schedule_rows()) {
+    for (const int p : {1, 2, 3, 4, 6, 8, 16}) {
+      for (const int m : {1, 2, 3, 5, 8, 12, 16, 33, 64}) {
+        const bool two_way = row.schedule == Schedule::dualpipe;
+        if (two_way && (p % 2 != 0 || m % 2 != 0 || m < 2 * p)) {
+          continue;
+        }
+        for (const int v : {1, 2, 3}) {
+          if (v > 1 && row.schedule != Schedule::interleaved) {
+            continue;
+          }
+          CAPTURE(name_in(kScheduleNames, row.schedule));
+          CAPTURE(p);
+          CAPTURE(m);
+          CAPTURE(v);
+          const auto schedule = make(row.schedule, p, m, v);
+          ScheduleRequest request;
+          request.ranks = p;
+          request.chunks = v;
+          request.micro_batches = m;
+          std::vector<int> bound;
+          for (int r = 0; r < p; ++r) {
+            bound.push_back(row.most_held(request, r));
+          }
+          const auto problems = problems_of(schedule, bound);
+          CHECK_MESSAGE(problems.empty(), (problems.empty() ? "" : problems.front()));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("generated GPipe and 1F1B take M + p - 1 rounds") {
+  // arXiv 1811.06965 and 2104.04473 section 2.2: (M + p - 1)(tf + tb).
+  const PassTimes times{1.0, 1.25, 0.75};
+  for (const int p : {1, 2, 4, 8}) {
+    for (const int m : {1, 3, 8, 32}) {
+      CHECK(execute(make(Schedule::gpipe, p, m), times).makespan == doctest::Approx((m + p - 1) * 3.0));
+      CHECK(execute(make(Schedule::f1b1, p, m), times).makespan == doctest::Approx((m + p - 1) * 3.0));
+    }
+  }
+}
+
+TEST_CASE("generated interleaving divides the bubble by the chunks") {
+  // arXiv 2104.04473 section 2.2.2: (M + (p - 1) / v)(tf + tb) for M a multiple of p; a chunk takes 1/v of a stage.
+  for (const int p : {2, 4, 8}) {
+    for (const int v : {2, 3, 4}) {
+      for (const int rounds : {1, 2, 5}) {
+        const int m = rounds * p;
+        const PassTimes times{1.0 / v, 1.25 / v, 0.75 / v};
+        CHECK(execute(make(Schedule::interleaved, p, m, v), times).makespan ==
+              doctest::Approx((m + (p - 1.0) / v) * 3.0));
+      }
+    }
+  }
+}
+
+TEST_CASE("generated ZB-H1 keeps a third of the bubble") {
+  // arXiv 2401.10241 section 2.3, TF = TB = TW: (p - 1)(TF + TB - TW) = (p - 1) TF.
+  for (const int p : {2, 4, 8}) {
+    for (const int m : {2 * p, 3 * p, 40}) {
+      CHECK(execute(make(Schedule::zb_h1, p, m), {}).makespan == doctest::Approx(3 * m + p - 1));
+    }
+  }
+}
+
+TEST_CASE("generated ZB-H2 and ZB-V ranks never idle between their first and last pass") {
+  // arXiv 2401.10241 section 2.2 (bubble (p - 1)(TF + TB - 2 TW) = 0) and section 6 with TF = TB = TW.
+  for (const int p : {2, 4, 8}) {
+    for (const int m : {2 * p, 3 * p, 40}) {
+      CAPTURE(p);
+      CAPTURE(m);
+      CHECK(execute(make(Schedule::zb_h2, p, m), {}).longest_idle == doctest::Approx(0));
+      CHECK(execute(make(Schedule::zb_v, p, m), {}).longest_idle == doctest::Approx(0));
+    }
+  }
+}
+
+TEST_CASE("generated DualPipe has the bubble of its authors' table") {
+  // DeepSeek-V3 report, table 2: (p/2 - 1)(F&B + B - 3W); with one unit for F, B and W, F&B is 3 and B is 2.
+  for (const int p : {2, 4, 8, 16}) {
+    for (const int m : {2 * p, 4 * p}) {
+      CAPTURE(p);
+      CAPTURE(m);
+      const auto run = execute(make(Schedule::dualpipe, p, m), {});
+      CHECK(run.idle_of(3.0 * m) == doctest::Approx((p / 2 - 1) * (3 + 2 - 3)));
+    }
+  }
+}
+
+TEST_CASE("a split schedule ordered by given times beats 1F1B in them") {
+  ScheduleRequest request;
+  request.ranks = 4;
+  request.micro_batches = 16;
+  for (const PassTimes times : {PassTimes{1.0, 1.6, 0.5}, PassTimes{1.0, 1.0, 0.8}, PassTimes{0.7, 1.2, 0.9}}) {
+    request.times = times;
+    const double whole = execute(make(Schedule::f1b1, 4, 16), times).makespan;
+    for (const auto schedule : {Schedule::zb_h1, Schedule::zb_1p, Schedule::zb_h2, Schedule::zb_2p}) {
+      CHECK(execute(make_schedule(schedule, request), times).makespan < whole);
+    }
+  }
+}
+
+TEST_CASE("a schedule survives being written and read") {
+  for (const ScheduleRow& row : schedule_rows()) {
+    const auto schedule = make(row.schedule, 4, 8, 2);
+    const auto again = parse_schedule("order.txt", to_text(schedule));
+    CHECK(again.placement == schedule.placement);
+    CHECK(again.chunks == schedule.chunks);
+    CHECK(again.ranks == schedule.ranks);
+  }
+}
+
+TEST_CASE("missing and doubled and misplaced passes are named") {
+  auto schedule = make(Schedule::f1b1, 2, 3);
+  const auto last = schedule.ranks[1].back();
+  schedule.ranks[1].pop_back();
+  CHECK(first_problem(schedule) == "rank 1: B2 is missing");
+  schedule.ranks[1].push_back(last);
+  schedule.ranks[1].push_back(last);
+  CHECK(first_problem(schedule) == "rank 1: B2 comes 2 times");
+  schedule.ranks[1].back() = {PassKind::forward, 7, 0, false};
+  CHECK(first_problem(schedule) == "rank 1: F7 does not belong to this rank");
+}
+
+TEST_CASE("ranks that wait for each other are named") {
+  // Rank 0 wants the gradient of micro-batch 0 before it sends micro-batch 1, rank 1 the other way round.
+  CHECK(parse_error("0: F0 BW0 F1 BW1\n1: F0 F1 BW0 BW1\n").find("rank 0: waits forever before BW0") !=
+        std::string::npos);
+}
+
+TEST_CASE("a schedule that holds too much is refused") {
+  const auto problems = problems_of(make(Schedule::gpipe, 2, 5), {4, 5});
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0] == "rank 0: holds the activations of 5 chunks, at most 4 are allowed");
+}
+
+TEST_CASE("every word that is no pass is reported with its place") {
+  const auto text = parse_error("# order\n0: F0 X1 BW0\n1: F0 BW\n");
+  CHECK(text.find("order.txt:2:7") != std::string::npos);
+  CHECK(text.find("\"X1\" is not a pass") != std::string::npos);
+  CHECK(text.find("order.txt:3:7") != std::string::npos);
+  CHECK(parse_error("0: F1000000 BW0\n").find("need at least") != std::string::npos);
+  CHECK(parse_error("1: F0 BW0\n").find("expected rank 0") != std::string::npos);
+  CHECK(parse_error("").find("no ranks") != std::string::npos);
+  CHECK(parse_error("placement sideways\n0: F0 BW0\n").find("not a placement") != std::string::npos);
+}
