@@ -6,6 +6,7 @@
 #include "comm-bench/compute_memory_cuda.h"
 #include "comm-bench/compute_timer_cuda.h"
 #include "comm-bench/cuda_runtime.h"
+#include "comm-bench/cuda_versions.h"
 
 #if defined(TPPLAN_HAVE_CUDA)
 
@@ -53,30 +54,13 @@ struct CudaCompute::State {
                     limited(kKernelBuffer, kKernelShare, free_bytes));
     notes.emplace_back("attention is not measured: tpplan calibrate takes it from a table file");
     if (capability < kTensorCoresFp8) notes.push_back("fp8 is not measured: the GPU has none");
-    const std::optional<std::string> gpu = device_name();
-    if (gpu) name = *gpu;
+    name = name_of_device(device.device);
   }
 
   [[nodiscard]] int attribute(cudaDeviceAttr which) const {
     int value = 0;
     device.check(device.cuda->device_attribute(&value, which, device.device), "cudaDeviceGetAttribute");
     return value;
-  }
-
-  /// From the driver; cudaDeviceProp changes its layout between versions.
-  [[nodiscard]] std::optional<std::string> device_name() const {
-    std::string problem;
-    const std::optional<OpenLibrary> driver = OpenLibrary::open(CudaLibrary::driver, problem);
-    if (!driver) return std::nullopt;
-    auto* of_index = driver->find<int(int*, int)>("cuDeviceGet");
-    auto* ask = driver->find<int(char*, int, int)>("cuDeviceGetName");
-    std::array<char, 128> text{};
-    int handle = 0;
-    if (of_index == nullptr || ask == nullptr || of_index(&handle, device.device) != 0 ||
-        ask(text.data(), static_cast<int>(text.size()), handle) != 0) {
-      return std::nullopt;
-    }
-    return std::string(text.data());
   }
 
   ComputeResult measure_gemm(const ComputeItem& item, const Poll& poll) {
@@ -98,7 +82,7 @@ struct CudaCompute::State {
 
   CudaDevice device;
   int capability = 0;
-  std::string name = "GPU";
+  std::string name;
   std::vector<std::string> notes;
   std::optional<GraphTimer> timer;
   std::optional<CudaGemm> gemm;

@@ -71,4 +71,19 @@ std::string pci_of_device(int device) {
   return ask != nullptr && ask(text.data(), text.size(), device) == 0 ? text.data() : std::string();
 }
 
+std::string name_of_device(int device) {
+  std::string problem;
+  const auto driver = OpenLibrary::open(CudaLibrary::driver, problem);
+  if (!driver) return {};
+  // From the driver, because the runtime's structure of properties changes its layout between versions.
+  auto* start = driver->find<int(unsigned)>("cuInit");
+  auto* of_index = driver->find<int(int*, int)>("cuDeviceGet");
+  auto* ask = driver->find<AddressCall>("cuDeviceGetName");
+  std::array<char, 128> text{};
+  int handle = 0;
+  if (start == nullptr || of_index == nullptr || ask == nullptr || start(0) != 0) return {};
+  if (of_index(&handle, device) != 0 || ask(text.data(), static_cast<int>(text.size()), handle) != 0) return {};
+  return text.data();
+}
+
 }  // namespace tpplan::bench

@@ -18,5 +18,7 @@ CudaVersions cuda_versions();
 
 /// PCI address of a CUDA device, such as "0000:19:00.0"; empty when it cannot be asked.
 std::string pci_of_device(int device);
+/// The driver's name of a CUDA device, such as "NVIDIA H200"; empty when it cannot be asked.
+std::string name_of_device(int device);
 
 }  // namespace tpplan::bench

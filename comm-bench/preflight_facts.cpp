@@ -356,17 +356,22 @@ RankFacts collect_facts(const RankPlace& place) {
   facts.gpus_visible = versions.devices;
   facts.no_gpu_reason = versions.no_device_reason;
   const std::optional<Nvml> nvml = Nvml::open();
-  if (nvml) {
-    facts.driver = nvml->driver();
-    if (versions.devices == 0) return facts;
-    const std::string pci = pci_of_device(place.local_rank % versions.devices);
-    NvmlDevice* device = pci.empty() ? nvml->at_index(static_cast<unsigned>(place.local_rank)) : nvml->at_pci(pci);
-    if (device != nullptr) {
-      facts.gpu = nvml->facts(device, pci, place.job_processes);
-      facts.gpu->numa_node = numa_of(pci);
-      if (place.ranks_on_host > 1) facts.peers = nvml->peers(device);
-    }
+  if (nvml) facts.driver = nvml->driver();
+  if (versions.devices == 0) return facts;
+  const int index = place.local_rank % versions.devices;
+  const std::string pci = pci_of_device(index);
+  NvmlDevice* device = nvml && !pci.empty() ? nvml->at_pci(pci) : nullptr;
+  if (device != nullptr) {
+    facts.gpu = nvml->facts(device, pci, place.job_processes);
+    if (place.ranks_on_host > 1) facts.peers = nvml->peers(device);
+  } else {
+    // Without NVML there is still a GPU to measure; its address tells it from the others.
+    facts.gpu.emplace();
+    facts.gpu->name = name_of_device(index);
+    facts.gpu->pci = pci;
+    facts.gpu->uuid = place.host + " " + (pci.empty() ? std::to_string(index) : pci);
   }
+  facts.gpu->numa_node = numa_of(pci);
   return facts;
 }
 
