@@ -61,7 +61,8 @@ BytesPerSecond inside_bandwidth(const Job& job, std::size_t tier, int ranks, int
   const auto& link = job.links[tier];
   const double beyond = ranks > 4 ? link.beyond_four : 1;
   const double factor = is_network(level.kind) ? job.profile.network_factor : job.profile.fast_link_factor;
-  auto bandwidth = rated_inside(level, ranks, collective) * (fraction_of(link, collective) * beyond * factor);
+  const auto rated = rated_inside(level, ranks, collective);
+  auto bandwidth = min(rated, rated * (fraction_of(link, collective) * beyond * factor));
   if (link.shared > 0 && stride > 1 && ranks * stride > 4) {
     // As many groups as the stride run at once and cross the root of the tree together.
     bandwidth = min(bandwidth, level.bandwidth * (link.shared * factor / stride));
@@ -86,8 +87,9 @@ BytesPerSecond group_bandwidth(const Job& job, Collective collective, GroupPlace
   const double rails = collective == Collective::send_recv || collective == Collective::all_to_all
                            ? 1
                            : static_cast<double>(group.inside);
-  const auto network = tier.bandwidth * (rails * fraction_of(link, collective) * job.profile.network_factor * far /
-                                         std::max(1.0, tier.oversubscription));
+  const auto network =
+      tier.bandwidth * (rails * std::min(1.0, fraction_of(link, collective) * job.profile.network_factor) * far /
+                        std::max(1.0, tier.oversubscription));
   if (group.inside > 1) {
     return min(network, inside_bandwidth(job, group.tier - 1, group.inside, group.stride, collective));
   }

@@ -90,7 +90,7 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
 Bytes kept(const Job& job, const LayerKey& key, const LayerSizes& s, const std::vector<TokenBytes>& rows,
            bool moe_layer, std::uint16_t dropped_modules) {
   double per_token = 0;
-  const double ffn = ffn_width_per_token(job, key, s, moe_layer);
+  const double ffn = ffn_width_per_token(job, s, moe_layer);
   for (const auto& row : rows) {
     if (applies(job, key, row) && (row.module & dropped_modules) == 0) {
       per_token += bytes_per_token(job, s, row, ffn) * (narrow(job.training.precision) ? row.narrow : 1);

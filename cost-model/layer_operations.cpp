@@ -56,7 +56,7 @@ Operation product(const Job& job, const char* name, const char* formula, double 
 }
 
 void add_elementwise(const Job& job, const LayerKey& key, const LayerSizes& s, bool moe_layer, OperationList& list) {
-  const double ffn = ffn_width_per_token(job, key, s, moe_layer);
+  const double ffn = ffn_width_per_token(job, s, moe_layer);
   const auto add = [&](const TokenBytes& row, bool forward) {
     if (!applies(job, key, row)) {
       return;

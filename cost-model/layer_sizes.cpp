@@ -86,13 +86,13 @@ double bytes_per_token(const Job& job, const LayerSizes& s, const TokenBytes& ro
   return body / divisor(s, row.sharded_by) + f * ffn_width;
 }
 
-double ffn_width_per_token(const Job& job, const LayerKey& key, const LayerSizes& s, bool moe_layer) {
+double ffn_width_per_token(const Job& job, const LayerSizes& s, bool moe_layer) {
   if (!moe_layer) {
     return s.ffn_local;
   }
   const auto& moe = *job.model.moe;
   const double routed = static_cast<double>(moe.top_k) * moe.expert_ffn * job.training.expert_imbalance;
-  return routed / s.sp + moe.shared_ffn / s.tp * (key.sequence_parallel ? 1.0 : 1.0);
+  return routed / s.sp + moe.shared_ffn / s.tp;
 }
 
 RankParameters rank_parameters(const Job& job, const LayerKey& key, bool moe_layer) {

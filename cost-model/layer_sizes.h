@@ -39,7 +39,7 @@ bool applies(const Job& job, const LayerKey& key, const TokenBytes& row);
 double bytes_per_token(const Job& job, const LayerSizes& s, const TokenBytes& row, double ffn_width);
 
 /// FFN width per token of this rank: dense f / tp, or what a MoE layer computes per token.
-double ffn_width_per_token(const Job& job, const LayerKey& key, const LayerSizes& s, bool moe_layer);
+double ffn_width_per_token(const Job& job, const LayerSizes& s, bool moe_layer);
 
 /// Parameters of one layer on one rank: divided by tp where the framework divides them.
 struct RankParameters {

@@ -57,7 +57,7 @@ LayerTensors layer_tensors(const Job& job, const LayerKey& key, const LayerSizes
                            const LayerCosts& costs) {
   LayerTensors l;
   const double t = s.tokens;
-  const double ffn = ffn_width_per_token(job, key, s, moe);
+  const double ffn = ffn_width_per_token(job, s, moe);
   const double products = job.model.gated_mlp ? 2 : 1;
   l.residual = Bytes(2 * s.h / s.sp * t);
   l.linear_input = Bytes(2 * s.h * t);

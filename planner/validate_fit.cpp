@@ -76,9 +76,9 @@ void reprice(const Runs& runs, const FrameworkProfile& profile) {
   }
 }
 
-/// Where a search starts: at the shipped value, at the program's default, or at the middle of the bounds. A step is the slower of two parts
-/// (GPU and host, compute and communication), so that a constant of the part that does not count has no slope: one
-/// start alone can end in the wrong valley.
+/// Where a search starts: at the shipped value, at the program's default, or at the middle of the bounds. A step is the
+/// slower of two parts (GPU and host, compute and communication), so that a constant of the part that does not count
+/// has no slope: one start alone can end in the wrong valley.
 using StartOf = double (*)(double shipped, double default_value, double low, double high);
 constexpr std::array<StartOf, 3> kStarts{
     [](double shipped, double, double low, double high) { return std::clamp(shipped, low, high); },
@@ -247,9 +247,9 @@ bool price_by_another(const Runs& runs, const std::string& profile, const Profil
 
 ProfileFit fit_profile(const std::string& profile, std::vector<RunPrediction>& runs, const std::string& leave_out) {
   Runs members = members_of(profile, runs);
-  members.erase(std::remove_if(members.begin(), members.end(),
-                               [&](const auto* run) { return run->record->group == leave_out; }),
-                members.end());
+  members.erase(
+      std::remove_if(members.begin(), members.end(), [&](const auto* run) { return run->record->group == leave_out; }),
+      members.end());
   if (members.empty()) {
     throw SpecError("no run" + std::string(leave_out.empty() ? "" : " outside group \"" + leave_out + "\"") +
                     " uses the profile \"" + profile + "\"");
@@ -298,8 +298,7 @@ std::vector<LeftOutError> left_out_errors(const std::string& profile, std::vecto
   return errors;
 }
 
-std::vector<LeftOutError> left_out_errors(std::vector<RunPrediction>& runs, LeaveOut part,
-                                          const ProfileSet& profiles) {
+std::vector<LeftOutError> left_out_errors(std::vector<RunPrediction>& runs, LeaveOut part, const ProfileSet& profiles) {
   std::set<std::string> names;
   for (const auto& run : runs) {
     if (run.counted()) {
@@ -325,12 +324,14 @@ IntervalWidths interval_widths(const std::vector<LeftOutError>& errors) {
     }
   }
   constexpr std::size_t kFewest = 5;
+  constexpr double kWidest = 1;  // half to twice: wider says no more than that nothing is known
   const auto width = [&](const std::vector<double>& residuals) -> std::optional<double> {
     // One rank more than four fifths of n, so that a new run of the family falls inside with a chance of 80 %.
     const auto n = static_cast<double>(residuals.size());
     return residuals.size() < kFewest
                ? std::nullopt
-               : std::optional<double>(std::expm1(nearest_rank(residuals, std::min(1.0, 0.8 * (n + 1) / n))));
+               : std::optional<double>(
+                     std::min(kWidest, std::expm1(nearest_rank(residuals, std::min(1.0, 0.8 * (n + 1) / n)))));
   };
   return {width(step), width(memory)};
 }
