@@ -154,13 +154,13 @@ std::vector<ComputeItem> attention_shapes() {
   struct Shape {
     int batch, seq, heads, kv_heads, head_dim;
   };
-  constexpr std::array<Shape, 21> kShapes{
-      {{1, 1024, 8, 8, 128},  {1, 2048, 4, 1, 128},  {1, 2048, 8, 1, 128},   {1, 2048, 8, 8, 128},
-       {1, 2048, 16, 16, 128}, {1, 2048, 32, 8, 128}, {4, 2048, 32, 8, 128},  {1, 4096, 4, 1, 128},
-       {1, 4096, 8, 2, 128},  {1, 4096, 16, 16, 128}, {1, 4096, 32, 8, 128},  {2, 4096, 64, 8, 128},
-       {1, 8192, 4, 1, 128},  {1, 8192, 8, 8, 128},  {1, 8192, 32, 8, 128},  {1, 16384, 8, 1, 128},
-       {1, 32768, 8, 1, 128}, {4, 2048, 16, 16, 64}, {1, 8192, 16, 16, 64},  {2, 4096, 16, 16, 96},
-       {2, 4096, 8, 8, 256}}};
+  constexpr std::array<Shape, 21> kShapes{{{1, 1024, 8, 8, 128},   {1, 2048, 4, 1, 128},   {1, 2048, 8, 1, 128},
+                                           {1, 2048, 8, 8, 128},   {1, 2048, 16, 16, 128}, {1, 2048, 32, 8, 128},
+                                           {4, 2048, 32, 8, 128},  {1, 4096, 4, 1, 128},   {1, 4096, 8, 2, 128},
+                                           {1, 4096, 16, 16, 128}, {1, 4096, 32, 8, 128},  {2, 4096, 64, 8, 128},
+                                           {1, 8192, 4, 1, 128},   {1, 8192, 8, 8, 128},   {1, 8192, 32, 8, 128},
+                                           {1, 16384, 8, 1, 128},  {1, 32768, 8, 1, 128},  {4, 2048, 16, 16, 64},
+                                           {1, 8192, 16, 16, 64},  {2, 4096, 16, 16, 96},  {2, 4096, 8, 8, 256}}};
   std::vector<ComputeItem> items;
   for (const Shape& shape : kShapes) {
     for (const char* pass : {"forward", "backward"}) {
@@ -235,8 +235,7 @@ ComputeOutcome run_compute(std::optional<ComputeDevice>& device, const Communica
         watchdog.advance();
         world.call_waiting();
       };
-      const ComputeResult result =
-          std::visit([&](auto& d) { return d.measure(plan[index], poll); }, *device);
+      const ComputeResult result = std::visit([&](auto& d) { return d.measure(plan[index], poll); }, *device);
       refusal = result.unsupported;
       if (refusal.empty()) answer = packed(result);
     }
@@ -254,10 +253,10 @@ ComputeOutcome run_compute(std::optional<ComputeDevice>& device, const Communica
     sink(*row);
   }
   for (const int rank : slow) {
-    outcome.notes.push_back("the device of rank " + std::to_string(rank) + " (" +
-                            topology.node_names[static_cast<std::size_t>(
-                                topology.node_of[static_cast<std::size_t>(rank)])] +
-                            ") is over 5 % slower than the median node in matrix products");
+    outcome.notes.push_back(
+        "the device of rank " + std::to_string(rank) + " (" +
+        topology.node_names[static_cast<std::size_t>(topology.node_of[static_cast<std::size_t>(rank)])] +
+        ") is over 5 % slower than the median node in matrix products");
   }
   return outcome;
 }

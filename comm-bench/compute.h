@@ -23,16 +23,17 @@ inline constexpr std::string_view kComputeKindNames[] = {"gemm", "gemm_mixed", "
 /// One thing that --compute measures on a GPU.
 struct ComputeItem {
   ComputeKind kind = ComputeKind::gemm;
-  std::string name;    ///< memory, launch, copy: which; attention: the kernel's library
-  std::string dtype;   ///< gemm, attention
-  std::string pass;    ///< gemm: forward, dgrad, wgrad; attention: forward, backward
+  std::string name;   ///< memory, launch, copy: which; attention: the kernel's library
+  std::string dtype;  ///< gemm, attention
+  std::string pass;   ///< gemm: forward, dgrad, wgrad; attention: forward, backward
   /// gemm: tokens, outputs and inputs of the layer's weight. forward: Y[m,n] = X[m,k] W[n,k]^T, dgrad: X[m,k] = Y[m,n]
   /// W[n,k], wgrad: W[n,k] = Y[m,n]^T X[m,k]; all row-major. memory: rows m of width n.
   int m = 0, n = 0, k = 0;
   int batch = 0, seq = 0, heads = 0, kv_heads = 0, head_dim = 0;  ///< attention, causal
   Bytes bytes;  ///< memory, copy: useful bytes, each input read and each output written once
 
-  /// Operations: 2 m n k; causal attention 2 b a s^2 d forward (the masked half not counted) and 2.5 times that backward.
+  /// Operations: 2 m n k; causal attention 2 b a s^2 d forward (the masked half not counted) and 2.5 times that
+  /// backward.
   [[nodiscard]] Flops flops() const;
   [[nodiscard]] std::string described() const;
 };
@@ -40,8 +41,8 @@ struct ComputeItem {
 struct ComputeResult {
   std::vector<Seconds> samples;
   Check check = Check::off;  ///< of sampled elements of the result against the host's arithmetic
-  Seconds alone;            ///< gemm_mixed: the same product in an unbroken run of its own kind
-  std::string unsupported;  ///< why there is nothing, else empty
+  Seconds alone;             ///< gemm_mixed: the same product in an unbroken run of its own kind
+  std::string unsupported;   ///< why there is nothing, else empty
 };
 
 /// Called again and again while a measurement waits.
@@ -79,8 +80,8 @@ class CudaCompute {
 using ComputeDevice = std::variant<HostCompute, CudaCompute>;
 
 /// Matrix products of transformer layers: the four weights (query-key-value, attention output, gate and up, down) of
-/// models like Llama 1.3B (hidden 2,048, MLP 5,504), 8B (4,096, 14,336) and 70B (8,192, 28,672) at tensor parallelism 1,
-/// 4 and 8, for 1,024, 4,096 and 16,384 tokens.
+/// models like Llama 1.3B (hidden 2,048, MLP 5,504), 8B (4,096, 14,336) and 70B (8,192, 28,672) at tensor parallelism
+/// 1, 4 and 8, for 1,024, 4,096 and 16,384 tokens.
 std::vector<ComputeItem> transformer_gemms(const std::string& dtype, const std::vector<std::string>& passes);
 std::vector<ComputeItem> attention_shapes();
 std::vector<ComputeItem> memory_kernels();
@@ -88,11 +89,11 @@ std::vector<ComputeItem> memory_kernels();
 struct ComputeRow {
   ComputeItem item;
   std::string device;
-  Summary summary;    ///< of the median node when several measured
+  Summary summary;  ///< of the median node when several measured
   Seconds alone;
   Check check = Check::off;
   int nodes = 1;
-  Seconds slowest;    ///< median time of the slowest node
+  Seconds slowest;  ///< median time of the slowest node
   int slowest_rank = 0;
 };
 using ComputeSink = std::function<void(const ComputeRow&)>;
@@ -100,12 +101,12 @@ using ComputeSink = std::function<void(const ComputeRow&)>;
 struct ComputeOutcome {
   std::size_t rows = 0;
   std::size_t wrong_rows = 0;
-  std::size_t unmeasured = 0;        ///< items the budget did not reach
+  std::size_t unmeasured = 0;  ///< items the budget did not reach
   std::vector<std::string> notes;
 };
 
-/// Measures the plan on the first rank of every node at once; collective over all ranks. `device` is set on those ranks.
-/// Rank 0 gets the rows.
+/// Measures the plan on the first rank of every node at once; collective over all ranks. `device` is set on those
+/// ranks. Rank 0 gets the rows.
 ComputeOutcome run_compute(std::optional<ComputeDevice>& device, const Communicator& world, const Topology& topology,
                            Watchdog& watchdog, Seconds budget, const ComputeSink& sink);
 

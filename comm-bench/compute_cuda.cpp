@@ -111,7 +111,9 @@ const std::vector<std::string>& CudaCompute::notes() const { return state_->note
 
 std::vector<ComputeItem> CudaCompute::plan() const {
   std::vector<ComputeItem> items;
-  const auto append = [&](const std::vector<ComputeItem>& more) { items.insert(items.end(), more.begin(), more.end()); };
+  const auto append = [&](const std::vector<ComputeItem>& more) {
+    items.insert(items.end(), more.begin(), more.end());
+  };
   for (const char* name : {"graph", "stream"}) {
     ComputeItem item;
     item.kind = ComputeKind::launch;
@@ -140,8 +142,8 @@ std::vector<ComputeItem> CudaCompute::plan() const {
   if (state_->capability >= kTensorCoresFp8) append(transformer_gemms("fp8", {"forward", "dgrad", "wgrad"}));
   for (const char* dtype : {"tf32", "fp16"}) {
     if (state_->capability < kTensorCoresBf16) break;
-    for (const auto& [m, n, k] : {std::array{4096, 4096, 4096}, std::array{16384, 4096, 4096},
-                                  std::array{8192, 8192, 8192}}) {
+    for (const auto& [m, n, k] :
+         {std::array{4096, 4096, 4096}, std::array{16384, 4096, 4096}, std::array{8192, 8192, 8192}}) {
       ComputeItem item;
       item.m = m;
       item.n = n;
@@ -187,9 +189,7 @@ struct CudaCompute::State {
 std::optional<std::string> CudaCompute::why_not() {
   return "comm-bench was built without CUDA's headers: build it where cuda_runtime_api.h is found (set CUDA_HOME)";
 }
-CudaCompute::CudaCompute(int /*rank*/, const std::string& /*host*/, int /*local_rank*/) {
-  throw CommError(*why_not());
-}
+CudaCompute::CudaCompute(int /*rank*/, const std::string& /*host*/, int /*local_rank*/) { throw CommError(*why_not()); }
 CudaCompute::~CudaCompute() = default;
 CudaCompute::CudaCompute(CudaCompute&&) noexcept = default;
 CudaCompute& CudaCompute::operator=(CudaCompute&&) noexcept = default;

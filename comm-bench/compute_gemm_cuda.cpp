@@ -74,9 +74,7 @@ struct Product {
   bool a_transposed, b_transposed;
   [[nodiscard]] int lda() const { return a_transposed ? inner : rows; }
   [[nodiscard]] int ldb() const { return b_transposed ? columns : inner; }
-  [[nodiscard]] std::size_t a_at(int row, int l) const {
-    return a_transposed ? at(l, row, inner) : at(row, l, rows);
-  }
+  [[nodiscard]] std::size_t a_at(int row, int l) const { return a_transposed ? at(l, row, inner) : at(row, l, rows); }
   [[nodiscard]] std::size_t b_at(int l, int column) const {
     return b_transposed ? at(column, l, columns) : at(l, column, inner);
   }
@@ -129,9 +127,9 @@ struct CudaGemm::State {
 
   [[nodiscard]] Owned<cublasLtMatrixLayout_t> layout(cudaDataType_t kind, int rows, int columns, int leading) const {
     cublasLtMatrixLayout_t made = nullptr;
-    check(blas.layout_create(&made, kind, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
-                             leading),
-          "cublasLtMatrixLayoutCreate");
+    check(
+        blas.layout_create(&made, kind, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), leading),
+        "cublasLtMatrixLayoutCreate");
     return {made, blas.layout_destroy};
   }
 
@@ -224,9 +222,8 @@ Check CudaGemm::verify(const ComputeItem& item, cudaStream_t stream) {
   for (int i = 0; i < kSampledElements; ++i) {
     // Corners and points inside, far apart in both directions.
     const int row = static_cast<int>(static_cast<long long>(product.rows - 1) * i / (kSampledElements - 1));
-    const int column =
-        static_cast<int>(static_cast<long long>(product.columns - 1) * (i * 3 % kSampledElements) /
-                         (kSampledElements - 1));
+    const int column = static_cast<int>(static_cast<long long>(product.columns - 1) * (i * 3 % kSampledElements) /
+                                        (kSampledElements - 1));
     double expected = 0;
     for (int l = 0; l < product.inner; ++l) {
       expected += static_cast<double>(s.left.value(format, product.a_at(row, l))) *
@@ -234,10 +231,9 @@ Check CudaGemm::verify(const ComputeItem& item, cudaStream_t stream) {
     }
     const std::size_t bytes = single ? 4 : 2;
     std::array<std::byte, 4> bits{};
-    s.device.check(s.device.cuda->memcpy_async(bits.data(),
-                                               static_cast<const std::byte*>(s.c.handle()) +
-                                                   product.c_at(row, column) * bytes,
-                                               bytes, cudaMemcpyDeviceToHost, stream),
+    s.device.check(s.device.cuda->memcpy_async(
+                       bits.data(), static_cast<const std::byte*>(s.c.handle()) + product.c_at(row, column) * bytes,
+                       bytes, cudaMemcpyDeviceToHost, stream),
                    "cudaMemcpyAsync");
     s.device.check(s.device.cuda->stream_synchronize(stream), "cudaStreamSynchronize");
     float got = 0;

@@ -27,8 +27,9 @@ constexpr int kLaunches = 2000;
 constexpr int kLaunchesInGraph = 500;
 constexpr int kSamples = 9;
 constexpr std::size_t kSampledElements = 64;
-constexpr std::array<const char*, 10> kNames{"nothing",        "add",  "norm_forward",   "norm_backward",  "norm_weight",
-                                             "rope", "swiglu_forward", "swiglu_backward", "grad_accumulate", "adam"};
+constexpr std::array<const char*, 10> kNames{"nothing",         "add",  "norm_forward",   "norm_backward",
+                                             "norm_weight",     "rope", "swiglu_forward", "swiglu_backward",
+                                             "grad_accumulate", "adam"};
 
 unsigned blocks_for(std::size_t threads) { return static_cast<unsigned>((threads + kThreads - 1) / kThreads); }
 
@@ -95,7 +96,9 @@ struct DriverFunctions {
 
 struct CudaKernels::State {
   State(const CudaDevice& on, int capability, int multiprocessors, std::size_t bytes)
-      : device(on), driver(DriverFunctions::open()), buffer_bytes(bytes),
+      : device(on),
+        driver(DriverFunctions::open()),
+        buffer_bytes(bytes),
         norm_blocks(static_cast<unsigned>(multiprocessors * kNormBlocksPerMultiprocessor)) {
     const std::vector<char> binary = compile(capability);
     check(driver.load(&module, binary.data()), "cuModuleLoadData");
@@ -290,9 +293,9 @@ ComputeResult CudaKernels::measure_memory(const ComputeItem& item, GraphTimer& t
     const std::optional<double> expected = expected_value(item, index, inputs);
     if (!expected) break;
     std::uint16_t bits = 0;
-    s.device.check(s.device.cuda->memcpy_async(&bits, s.offset(2, 2 * index), sizeof bits, cudaMemcpyDeviceToHost,
-                                               timer.stream()),
-                   "cudaMemcpyAsync");
+    s.device.check(
+        s.device.cuda->memcpy_async(&bits, s.offset(2, 2 * index), sizeof bits, cudaMemcpyDeviceToHost, timer.stream()),
+        "cudaMemcpyAsync");
     timer.finish(poll);
     const double got = static_cast<double>(from_bf16(bits));
     result.check = Check::ok;

@@ -139,8 +139,8 @@ std::vector<Seconds> GraphTimer::time(const Enqueue& work, int copies, Seconds s
   const CudaGraph graph(device_.cuda, executable);
   stretch(graph.handle(), 1, poll);
   const double once = stretch(graph.handle(), 2, poll) / 2;
-  const int replays = static_cast<int>(std::clamp(sample.raw() / std::max(once, 1e-9), 2.0,
-                                                  static_cast<double>(kMostReplays)));
+  const int replays =
+      static_cast<int>(std::clamp(sample.raw() / std::max(once, 1e-9), 2.0, static_cast<double>(kMostReplays)));
   std::vector<Seconds> result;
   for (int i = 0; i < samples; ++i) result.emplace_back(stretch(graph.handle(), replays, poll) / replays / copies);
   return result;

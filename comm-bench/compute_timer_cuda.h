@@ -39,8 +39,8 @@ class GraphTimer {
  public:
   explicit GraphTimer(const CudaDevice& device);
 
-  /// Seconds of one piece of work: `copies` of it captured in a CUDA graph, which is replayed for about 8 ms per sample,
-  /// 7 samples, after a warm-up.
+  /// Seconds of one piece of work: `copies` of it captured in a CUDA graph, which is replayed for about 8 ms per
+  /// sample, 7 samples, after a warm-up.
   std::vector<Seconds> time(const Enqueue& work, int copies, const Poll& poll);
   /// The same with other lengths: seconds of one sample and number of samples.
   std::vector<Seconds> time(const Enqueue& work, int copies, Seconds sample, int samples, const Poll& poll);

@@ -44,8 +44,8 @@ constexpr const CudaLibraryRow& row_of(CudaLibrary library) {
 /// the driver holds their state.
 class OpenLibrary {
  public:
-  /// The loader's own search first (LD_LIBRARY_PATH, cache), then the folders of the toolkit and of Python environments.
-  /// On failure returns nothing and fills `problem` with what was looked for and where.
+  /// The loader's own search first (LD_LIBRARY_PATH, cache), then the folders of the toolkit and of Python
+  /// environments. On failure returns nothing and fills `problem` with what was looked for and where.
   static std::optional<OpenLibrary> open(CudaLibrary library, std::string& problem);
 
   /// The function of this name, or null when this version of the library has none.

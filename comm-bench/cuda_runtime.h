@@ -76,8 +76,7 @@ class CudaOwner {
   ~CudaOwner() { release(); }
   CudaOwner(const CudaOwner&) = delete;
   CudaOwner& operator=(const CudaOwner&) = delete;
-  CudaOwner(CudaOwner&& other) noexcept
-      : cuda_(std::move(other.cuda_)), value_(std::exchange(other.value_, nullptr)) {}
+  CudaOwner(CudaOwner&& other) noexcept : cuda_(std::move(other.cuda_)), value_(std::exchange(other.value_, nullptr)) {}
   CudaOwner& operator=(CudaOwner&& other) noexcept {
     if (this != &other) {
       release();

@@ -34,8 +34,8 @@ std::size_t outer_rank(std::size_t n) {
   std::size_t j = 0;
   for (std::size_t k = 0; k < n; ++k) {
     const auto i = static_cast<double>(k);
-    cumulative += std::exp(std::lgamma(count + 1) - std::lgamma(i + 1) - std::lgamma(count - i + 1) -
-                           count * std::log(2.0));
+    cumulative +=
+        std::exp(std::lgamma(count + 1) - std::lgamma(i + 1) - std::lgamma(count - i + 1) - count * std::log(2.0));
     if (cumulative > kTail) break;
     j = k + 1;
   }

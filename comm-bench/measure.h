@@ -23,11 +23,10 @@ struct Interval {
   Seconds low, high;
 };
 
-/// Interval that holds the true median with a probability of at least 95 %, whatever the distribution: the j-th smallest
-/// and j-th largest sample with the largest j for which P(Binomial(n, 1/2) < j) <= 2.5 %. Nothing below 6 samples, where
-/// even the whole range holds it less often (1 - 2 * 2^-5 = 93.75 %).
-/// Source: order-statistic intervals, e.g. Hoefler and Belli, "Scientific Benchmarking of Parallel Computing Systems",
-/// SC 2015, rule 5.
+/// Interval that holds the true median with a probability of at least 95 %, whatever the distribution: the j-th
+/// smallest and j-th largest sample with the largest j for which P(Binomial(n, 1/2) < j) <= 2.5 %. Nothing below 6
+/// samples, where even the whole range holds it less often (1 - 2 * 2^-5 = 93.75 %). Source: order-statistic intervals,
+/// e.g. Hoefler and Belli, "Scientific Benchmarking of Parallel Computing Systems", SC 2015, rule 5.
 std::optional<Interval> median_interval(std::span<const Seconds> samples);
 
 /// Whether the result of what was measured was compared with the expected one.

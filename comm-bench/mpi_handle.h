@@ -28,8 +28,8 @@ struct Communicator::Handle {
 /// Throws CommError unless `code` is MPI_SUCCESS.
 void check_mpi(int code, const char* call, const Communicator::Handle& where);
 
-/// eager: tests all the time, for whatever is timed or lines up ranks before a timing. relaxed: sleeps between tests once
-/// it takes longer, which leaves the processor to ranks that measure.
+/// eager: tests all the time, for whatever is timed or lines up ranks before a timing. relaxed: sleeps between tests
+/// once it takes longer, which leaves the processor to ranks that measure.
 enum class Patience { eager, relaxed };
 
 /// Waits for a request by testing it, calling the communicator's waiting function in between.

@@ -29,7 +29,7 @@ constexpr int kGoodbyeTests = 1000;
 constexpr std::size_t kTextBytes = 112;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 constexpr auto kBetweenProcessLooks = std::chrono::milliseconds(250);
-constexpr double kAskAfter = 0.75;   ///< of the timeout
+constexpr double kAskAfter = 0.75;  ///< of the timeout
 constexpr double kAnswerWithin = 0.15;
 
 /// A pulse as it travels.

@@ -242,8 +242,8 @@ struct NcclBackend::State {
       if (operation.collective == Collective::reduce_scatter) result += own_block;
     }
     const Launcher& launcher = kLaunchers[static_cast<std::size_t>(operation.collective)];
-    const Call call{*nccl,       input,           result, count, count * element, nccl_type(operation.dtype),
-                    on.comm(),   stream.handle(), rank,   ranks};
+    const Call call{*nccl,     input,           result, count, count * element, nccl_type(operation.dtype),
+                    on.comm(), stream.handle(), rank,   ranks};
     check(launcher.launch(call), launcher.call, on.comm());
   }
 
@@ -404,8 +404,8 @@ std::size_t NcclBackend::wrong_elements(const Operation& operation, int channel,
   const int ranks = on.members.size();
   const std::size_t element = row_of(operation.dtype).bytes;
   // Bits that no correct result holds: an element that is never written is then seen.
-  state.device.check(state.device.cuda->memset_async(state.receive.handle(), 0xff,
-                                                     buffers_of(operation, ranks).receive, state.stream.handle()),
+  state.device.check(state.device.cuda->memset_async(state.receive.handle(), 0xff, buffers_of(operation, ranks).receive,
+                                                     state.stream.handle()),
                      "cudaMemsetAsync");
   prepare(operation, channel, payload);
   state.run_first(operation, on);

@@ -9,9 +9,9 @@
 
 namespace tpplan::bench {
 
-/// Collectives of GPU memory through NCCL, one GPU per rank. Every repetition starts with a 4-byte all-reduce on the same
-/// stream, which lets all GPUs begin within microseconds of each other and hides the launch; it is not timed. Times are
-/// those of CUDA events around the collective. All-to-all and send/recv are grouped ncclSend and ncclRecv.
+/// Collectives of GPU memory through NCCL, one GPU per rank. Every repetition starts with a 4-byte all-reduce on the
+/// same stream, which lets all GPUs begin within microseconds of each other and hides the launch; it is not timed.
+/// Times are those of CUDA events around the collective. All-to-all and send/recv are grouped ncclSend and ncclRecv.
 class NcclBackend {
  public:
   /// Why this rank cannot use NCCL: built without its headers, a library or the driver missing, no GPU. Nothing when it

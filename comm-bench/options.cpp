@@ -193,16 +193,17 @@ ParsedCommand parse_command(int argc, const char* const* argv) {
     return values.count(name) > 0 ? values[name].as<std::string>() : std::string(fallback);
   };
   options.backend = one_of("backend", given("backend", "auto"), kBackends);
-  options.collectives = chosen(
-      "collectives", given("collectives", "all_reduce,all_gather,reduce_scatter,all_to_all,send_recv,broadcast"),
-      kCollectiveTable, [](const CollectiveRow& row) { return row.collective; });
+  options.collectives =
+      chosen("collectives", given("collectives", "all_reduce,all_gather,reduce_scatter,all_to_all,send_recv,broadcast"),
+             kCollectiveTable, [](const CollectiveRow& row) { return row.collective; });
   options.dtypes = chosen("dtype", given("dtype", "bf16"), kDtypes, [](const DtypeRow& row) { return row.dtype; });
-  options.groups =
-      chosen("groups", given("groups", "world,node,stride"), kGroupKinds, [](const GroupKindRow& row) { return row.kind; });
+  options.groups = chosen("groups", given("groups", "world,node,stride"), kGroupKinds,
+                          [](const GroupKindRow& row) { return row.kind; });
   options.least_bytes = size_of("min-bytes", given("min-bytes", "1KiB"));
   options.most_bytes = size_of("max-bytes", given("max-bytes", "1GiB"));
   if (options.least_bytes > options.most_bytes) {
-    throw UsageError("--min-bytes " + given("min-bytes", "1KiB") + " is over --max-bytes " + given("max-bytes", "1GiB"));
+    throw UsageError("--min-bytes " + given("min-bytes", "1KiB") + " is over --max-bytes " +
+                     given("max-bytes", "1GiB"));
   }
   options.mode = one_of("mode", given("mode", "single"), kModes);
   options.format = one_of("format", given("format", "table"), kFormats);

@@ -52,8 +52,8 @@ struct Extent {
 };
 Extent extent_of(const Operation& operation, int ranks);
 
-/// The largest payload not over `bytes` that n ranks can share: a multiple of 16 bytes a rank for the collectives made of
-/// blocks, of 16 bytes for the others. May be 0.
+/// The largest payload not over `bytes` that n ranks can share: a multiple of 16 bytes a rank for the collectives made
+/// of blocks, of 16 bytes for the others. May be 0.
 std::size_t shareable_bytes(Collective collective, std::size_t bytes, int ranks);
 
 /// Whether the collective has an in-place form (all-to-all and send/recv have none, as in nccl-tests).
@@ -66,11 +66,11 @@ struct BufferSizes {
 };
 BufferSizes buffers_of(const Operation& operation, int ranks);
 
-/// Data of the checks. Element i of rank r's input is tile(r)[i mod kTile]: integers drawn from a hash of (seed, r, i) in
-/// -k..k, k = 256 / n but 1 to 127. The sum over up to 256 ranks is then exact in bf16 in any order of summation (partial
-/// sums are integers of at most 256), and over up to 2,048 ranks it still is with k = 1 unless 256 of the random signs
-/// agree beyond chance (six standard deviations), so results are compared bit by bit: tolerance 0. kTile is prime, so
-/// that a block or chunk put in the wrong place does not agree.
+/// Data of the checks. Element i of rank r's input is tile(r)[i mod kTile]: integers drawn from a hash of (seed, r, i)
+/// in -k..k, k = 256 / n but 1 to 127. The sum over up to 256 ranks is then exact in bf16 in any order of summation
+/// (partial sums are integers of at most 256), and over up to 2,048 ranks it still is with k = 1 unless 256 of the
+/// random signs agree beyond chance (six standard deviations), so results are compared bit by bit: tolerance 0. kTile
+/// is prime, so that a block or chunk put in the wrong place does not agree.
 inline constexpr std::size_t kTile = 65521;
 inline constexpr int kMostRanksChecked = 2048;
 
@@ -112,8 +112,8 @@ std::vector<Expectation> expected_result(const Operation& operation, int rank, i
 std::size_t differing(std::span<const std::byte> got, std::span<const std::byte> tile, std::size_t element_bytes,
                       std::size_t first);
 
-/// How many in-place all-reduces may follow each other before the growing sums leave the type's range (each multiplies by
-/// n). At least 1.
+/// How many in-place all-reduces may follow each other before the growing sums leave the type's range (each multiplies
+/// by n). At least 1.
 int repeats_in_range(Dtype dtype, int ranks);
 
 }  // namespace tpplan::bench

@@ -231,10 +231,9 @@ void own_gpu(const Facts& facts, Findings& findings) {
 void gpu_models(const Facts& facts, Findings& findings) {
   same_everywhere(facts, findings, "gpu-mixed", "the GPU model", "measure each kind of GPU by itself",
                   [](const RankFacts& one) { return one.gpu ? one.gpu->name : std::string(); });
-  same_everywhere(facts, findings, "ecc-mixed", "the ECC setting", "set it alike on all GPUs (nvidia-smi -e 1)",
-                  [](const RankFacts& one) {
-                    return one.gpu ? std::string(one.gpu->ecc_enabled ? "on" : "off") : std::string();
-                  });
+  same_everywhere(
+      facts, findings, "ecc-mixed", "the ECC setting", "set it alike on all GPUs (nvidia-smi -e 1)",
+      [](const RankFacts& one) { return one.gpu ? std::string(one.gpu->ecc_enabled ? "on" : "off") : std::string(); });
 }
 
 void gpu_state(const Facts& facts, Findings& findings) {
@@ -265,7 +264,8 @@ void gpu_state(const Facts& facts, Findings& findings) {
                    "measured rates hold for this limit only; nvidia-smi -pl resets it", {one.rank});
     }
     if (gpu.ecc_uncorrected > 0) {
-      findings.add("gpu-ecc", std::to_string(gpu.ecc_uncorrected) + " uncorrected memory errors since the driver started",
+      findings.add("gpu-ecc",
+                   std::to_string(gpu.ecc_uncorrected) + " uncorrected memory errors since the driver started",
                    "reset or replace the GPU before trusting its results", {one.rank});
     }
     if (gpu.remap_failed) {
@@ -309,8 +309,8 @@ void rdma(const Facts& facts, Findings& findings) {
       findings.add("rdma-off", "NCCL_IB_DISABLE=1: nodes talk over TCP", "unset it, unless the network has no RDMA",
                    {one.rank});
     }
-    const auto active = std::count_if(one.ports.begin(), one.ports.end(),
-                                      [](const PortFacts& port) { return port.state == "ACTIVE"; });
+    const auto active =
+        std::count_if(one.ports.begin(), one.ports.end(), [](const PortFacts& port) { return port.state == "ACTIVE"; });
     if (active == 0) {
       findings.add("rdma-none",
                    one.ports.empty() ? "no RDMA device: nodes talk over TCP"
@@ -357,10 +357,10 @@ void numa(const Facts& facts, Findings& findings) {
     if (std::find(allowed.begin(), allowed.end(), one.gpu->numa_node) == allowed.end()) {
       std::vector<std::string> names;
       for (const int node : allowed) names.push_back(std::to_string(node));
-      findings.add("numa",
-                   "runs on NUMA node " + joined(names) + ", its GPU is attached to node " +
-                       std::to_string(one.gpu->numa_node),
-                   "bind each rank beside its GPU (mpirun --map-by numa --bind-to numa, or numactl)", {one.rank});
+      findings.add(
+          "numa",
+          "runs on NUMA node " + joined(names) + ", its GPU is attached to node " + std::to_string(one.gpu->numa_node),
+          "bind each rank beside its GPU (mpirun --map-by numa --bind-to numa, or numactl)", {one.rank});
     } else if (allowed.size() > 1) {
       findings.note("numa-free", "the rank may run on any of " + std::to_string(allowed.size()) + " NUMA nodes",
                     "bind it to that of its GPU for steadier times (mpirun --bind-to numa)", {one.rank});
@@ -385,14 +385,14 @@ void variables(const Facts& facts, Findings& findings) {
     common.push_back(name + "=" + value_of(facts.front(), name));
   }
   if (!common.empty()) {
-    findings.note("variables", "measured with " + joined(common),
-                  "the samples hold for jobs with the same settings", {});
+    findings.note("variables", "measured with " + joined(common), "the samples hold for jobs with the same settings",
+                  {});
   }
 }
 
 using Rule = void (*)(const Facts&, Findings&);
-constexpr std::array<Rule, 9> kRules{launcher,    mpi_versions, cuda_versions, own_gpu, gpu_models,
-                                     gpu_state,   peer_access,  rdma,          numa};
+constexpr std::array<Rule, 9> kRules{launcher,  mpi_versions, cuda_versions, own_gpu, gpu_models,
+                                     gpu_state, peer_access,  rdma,          numa};
 
 }  // namespace
 

@@ -51,8 +51,8 @@ struct RankFacts {
   int launcher_ranks = 0;  ///< processes the launcher says it started; 0 without a launcher
   std::string mpi_library, mpi_compiled;
   std::string kernel, driver;
-  int driver_cuda = 0;   ///< CUDA version the driver supports, 13000 for 13.0
-  int runtime_cuda = 0;  ///< of libcudart
+  int driver_cuda = 0;            ///< CUDA version the driver supports, 13000 for 13.0
+  int runtime_cuda = 0;           ///< of libcudart
   int nccl = 0, nccl_header = 0;  ///< 22809 for 2.28.9
   std::int64_t cublas_lt = 0, cudnn = 0;
   std::string nccl_path;
@@ -73,11 +73,11 @@ struct RankFacts {
 std::vector<RankFacts> facts_from_json(std::string name, std::string text);
 
 struct PreflightWarning {
-  bool is_note = false;          ///< worth recording, nothing wrong
-  std::string id;                ///< stable word: "gpu-shared"
-  std::string message;           ///< what is wrong, with its numbers
-  std::string fix;               ///< what to do
-  std::vector<int> ranks;        ///< where; empty for the whole job
+  bool is_note = false;    ///< worth recording, nothing wrong
+  std::string id;          ///< stable word: "gpu-shared"
+  std::string message;     ///< what is wrong, with its numbers
+  std::string fix;         ///< what to do
+  std::vector<int> ranks;  ///< where; empty for the whole job
 };
 
 /// Applies every rule to the facts of all ranks; equal findings of several ranks become one.

@@ -23,7 +23,8 @@ namespace tpplan::bench {
 
 namespace {
 
-// NVML's C interface as far as it is used here; its header is not part of every toolkit. Enumerations are int in the ABI.
+// NVML's C interface as far as it is used here; its header is not part of every toolkit. Enumerations are int in the
+// ABI.
 struct NvmlDevice;
 struct NvmlMemory {
   unsigned long long total, free, used;
@@ -58,12 +59,9 @@ constexpr std::array<ReasonRow, 5> kReasons{{{0x8, "hardware slowdown"},
                                              {0x10, "sync boost group"}}};
 
 /// What NVML answers for a GPU or two of them; "ok" in order of nvmlGpuP2PStatus_t.
-constexpr std::array<const char*, 6> kPeerStatus{"ok",
-                                                 "chipset not supported",
-                                                 "GPU not supported",
-                                                 "IOH topology not supported",
-                                                 "disabled by regkey",
-                                                 "not supported"};
+constexpr std::array<const char*, 6> kPeerStatus{
+    "ok",           "chipset not supported", "GPU not supported", "IOH topology not supported", "disabled by regkey",
+    "not supported"};
 
 class Nvml {
  public:
@@ -82,9 +80,7 @@ class Nvml {
     return ask != nullptr && ask(text.data(), text.size()) == kSuccess ? text.data() : std::string();
   }
 
-  [[nodiscard]] unsigned devices() const {
-    return answer<unsigned>("nvmlDeviceGetCount_v2").value_or(0);
-  }
+  [[nodiscard]] unsigned devices() const { return answer<unsigned>("nvmlDeviceGetCount_v2").value_or(0); }
 
   [[nodiscard]] NvmlDevice* at_index(unsigned index) const {
     auto* ask = library_.find<int(unsigned, NvmlDevice**)>("nvmlDeviceGetHandleByIndex_v2");
@@ -114,8 +110,8 @@ class Nvml {
     gpu.sm_clock_mhz = number("nvmlDeviceGetClockInfo", device, kClockSm);
     gpu.memory_clock_mhz = number("nvmlDeviceGetClockInfo", device, kClockMemory);
     gpu.max_sm_clock_mhz = number("nvmlDeviceGetMaxClockInfo", device, kClockSm);
-    gpu.throttled_by = throttle_reasons(
-        of<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", device).value_or(0));
+    gpu.throttled_by =
+        throttle_reasons(of<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", device).value_or(0));
     gpu.power_limit_w = of<unsigned>("nvmlDeviceGetPowerManagementLimit", device).value_or(0) * 1e-3;
     gpu.default_power_limit_w = of<unsigned>("nvmlDeviceGetPowerManagementDefaultLimit", device).value_or(0) * 1e-3;
     gpu.temperature_c = number("nvmlDeviceGetTemperature", device, kTemperatureGpu);
@@ -293,7 +289,7 @@ void add_processors(RankFacts& facts) {
 }
 
 std::map<std::string, std::string> variables() {
-  constexpr std::array<std::string_view, 6> kPrefixes{"NCCL_", "CUDA_",     "UCX_",
+  constexpr std::array<std::string_view, 6> kPrefixes{"NCCL_",  "CUDA_",       "UCX_",
                                                       "CUBLAS", "NVIDIA_TF32", "OMPI_MCA_btl"};
   std::map<std::string, std::string> result;
   for (char** entry = environ; *entry != nullptr; ++entry) {

@@ -215,12 +215,12 @@ class Program {
         device_.emplace(HostCompute());
       }
     }
-    const ComputeOutcome outcome = run_compute(device_, world_, topology_, watchdog_, options_.budget * kComputeShare,
-                                               [&](const ComputeRow& row) {
-                                                 emit(to_json(row));
-                                                 compute_rows_.push_back(row);
-                                                 progress();
-                                               });
+    const ComputeOutcome outcome =
+        run_compute(device_, world_, topology_, watchdog_, options_.budget * kComputeShare, [&](const ComputeRow& row) {
+          emit(to_json(row));
+          compute_rows_.push_back(row);
+          progress();
+        });
     device_.reset();
     return outcome;
   }

@@ -31,8 +31,8 @@ struct SampleEnd {
   double seconds = 0;
 };
 
-/// Replaces host names by node0, node1, ..., and removes what identifies machines and people: GPU serial identifiers, the
-/// path of the output file, values of variables that name hosts, files or addresses.
+/// Replaces host names by node0, node1, ..., and removes what identifies machines and people: GPU serial identifiers,
+/// the path of the output file, values of variables that name hosts, files or addresses.
 SampleHeader anonymous(SampleHeader header);
 
 /// One line of JSON each, without the newline.

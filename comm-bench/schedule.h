@@ -24,11 +24,11 @@ struct Visit {
   bool first = false;
 };
 
-/// Decides what is measured next and for how long. The first round visits all cells from the smallest size up, the later
-/// ones in random order, each taking a few samples of every cell that still needs some: a slow change of the machine then
-/// spreads over all sizes. A cell is done when the interval of its median is narrow enough; everything is done when the
-/// budget ends. A first visit that would probably overrun the budget (predicted from the next smaller size of its
-/// series) is left out.
+/// Decides what is measured next and for how long. The first round visits all cells from the smallest size up, the
+/// later ones in random order, each taking a few samples of every cell that still needs some: a slow change of the
+/// machine then spreads over all sizes. A cell is done when the interval of its median is narrow enough; everything is
+/// done when the budget ends. A first visit that would probably overrun the budget (predicted from the next smaller
+/// size of its series) is left out.
 class Schedule {
  public:
   Schedule(std::vector<CellSize> cells, StoppingRule rule, Seconds budget, std::uint64_t seed);

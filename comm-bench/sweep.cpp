@@ -15,8 +15,8 @@ namespace tpplan::bench {
 namespace {
 
 constexpr std::uint64_t kSeed = 20250704;
-constexpr int kBatch = 20;      ///< operations of a sample in batched mode, as nccl-tests' -n
-constexpr int kBigBatch = 5;    ///< the same above kBigBytes
+constexpr int kBatch = 20;    ///< operations of a sample in batched mode, as nccl-tests' -n
+constexpr int kBigBatch = 5;  ///< the same above kBigBytes
 constexpr std::size_t kBigBytes = std::size_t{64} << 20;
 constexpr std::size_t kSmallBytes = std::size_t{1} << 20;
 constexpr int kWarmUpsSmall = 5;
@@ -45,8 +45,8 @@ class Sweep {
   SweepOutcome run(const Topology& topology, const RowSink& sink) {
     watchdog_.begin("preparing the groups");
     const std::size_t most = affordable_bytes(topology);
-    cells_ = make_cells(request_.collectives, request_.dtypes, payload_sizes(request_.least_bytes, most),
-                        request_.sets);
+    cells_ =
+        make_cells(request_.collectives, request_.dtypes, payload_sizes(request_.least_bytes, most), request_.sets);
     const BufferSizes buffers = largest_buffers(cells_, request_.sets);
     std::visit([&](auto& backend) { backend.reserve(buffers); }, backend_);
     open_groups();
@@ -67,8 +67,7 @@ class Sweep {
     const std::vector<std::vector<int>> by_node = topology.ranks_by_node();
     const int node = topology.node_of[static_cast<std::size_t>(world_.rank())];
     const int neighbours = static_cast<int>(by_node[static_cast<std::size_t>(node)].size());
-    const double here =
-        std::visit([&](const auto& backend) { return backend.memory_available(neighbours); }, backend_);
+    const double here = std::visit([&](const auto& backend) { return backend.memory_available(neighbours); }, backend_);
     const double everywhere = -world_.maximum({-here}).front();
     std::size_t most = request_.most_bytes;
     while (2.0 * static_cast<double>(most) > everywhere && most / 2 >= request_.least_bytes) most /= 2;

@@ -50,8 +50,7 @@ Cells make_cells(const std::vector<Collective>& collectives, const std::vector<D
 BufferSizes largest_buffers(const Cells& cells, const std::vector<GroupSet>& sets) {
   BufferSizes largest;
   for (const Cell& cell : cells.cells) {
-    const BufferSizes needed =
-        buffers_of(cell.operation, static_cast<int>(sets[cell.set].members.front().size()));
+    const BufferSizes needed = buffers_of(cell.operation, static_cast<int>(sets[cell.set].members.front().size()));
     largest.send = std::max(largest.send, needed.send);
     largest.receive = std::max(largest.receive, needed.receive);
   }

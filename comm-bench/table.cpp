@@ -62,17 +62,18 @@ auto order_of(const SampleRow& row) {
 
 std::string heading(const SampleHeader& header) {
   const Topology& topology = header.topology;
-  std::string text = printed("# comm-bench: %d ranks on %d node%s, backend %s (%s)\n", topology.ranks(),
-                             topology.nodes(), topology.nodes() == 1 ? "" : "s", header.backend.c_str(),
-                             header.backend_reason.c_str());
+  std::string text =
+      printed("# comm-bench: %d ranks on %d node%s, backend %s (%s)\n", topology.ranks(), topology.nodes(),
+              topology.nodes() == 1 ? "" : "s", header.backend.c_str(), header.backend_reason.c_str());
   text += "# times: " + header.timing + "\n";
   text += "#\n# Using devices\n";
   const std::vector<int> local = topology.local_ranks();
   for (std::size_t rank = 0; rank < topology.node_of.size(); ++rank) {
     const auto node = static_cast<std::size_t>(topology.node_of[rank]);
     const bool known = rank < header.facts.size() && header.facts[rank].gpu;
-    const std::string device =
-        !known || header.backend != "nccl" ? "host memory" : header.facts[rank].gpu->name + " [" + header.facts[rank].gpu->pci + "]";
+    const std::string device = !known || header.backend != "nccl"
+                                   ? "host memory"
+                                   : header.facts[rank].gpu->name + " [" + header.facts[rank].gpu->pci + "]";
     text += printed("#  Rank %2zu on %10s device %2d %s\n", rank, topology.node_names[node].c_str(), local[rank],
                     device.c_str());
   }
@@ -107,11 +108,12 @@ std::string compute_table(const std::vector<ComputeRow>& rows) {
     const double seconds = row.summary.median.raw();
     const double flops = row.item.flops().raw();
     const double bytes = row.item.bytes.raw();
-    const std::string rate = flops > 0 && seconds > 0 ? printed("%10.2f", flops / seconds * 1e-12) : printed("%10s", "-");
-    const std::string speed = bytes > 0 && seconds > 0 ? printed("%10.1f", bytes / seconds * 1e-9) : printed("%10s", "-");
+    const std::string rate =
+        flops > 0 && seconds > 0 ? printed("%10.2f", flops / seconds * 1e-12) : printed("%10s", "-");
+    const std::string speed =
+        bytes > 0 && seconds > 0 ? printed("%10.1f", bytes / seconds * 1e-9) : printed("%10s", "-");
     text += printed("  %-52s %10s %s %s  %5s\n", row.item.described().c_str(), printed("%.3f", seconds * 1e6).c_str(),
-                    rate.c_str(), speed.c_str(),
-                    std::string(kCheckNames[static_cast<std::size_t>(row.check)]).c_str());
+                    rate.c_str(), speed.c_str(), std::string(kCheckNames[static_cast<std::size_t>(row.check)]).c_str());
   }
   return text;
 }

@@ -9,8 +9,8 @@
 
 namespace tpplan::bench {
 
-/// Tables in the habit of nccl-tests: remarks start with #, one row a size, out-of-place and in-place side by side; times
-/// in us, bandwidths in GB/s (10^9). `check` is ok, wrong or off.
+/// Tables in the habit of nccl-tests: remarks start with #, one row a size, out-of-place and in-place side by side;
+/// times in us, bandwidths in GB/s (10^9). `check` is ok, wrong or off.
 std::string heading(const SampleHeader& header);
 std::string collective_tables(std::vector<SampleRow> rows);
 std::string compute_table(const std::vector<ComputeRow>& rows);

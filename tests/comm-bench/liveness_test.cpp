@@ -23,8 +23,7 @@ TEST_CASE("of ranks that all answer the one behind is named") {
   pulses[1] = Pulse{true, 6, Seconds(9.5), "broadcast of 1 KiB (world, 4 ranks)"};
   const auto text = verdict(pulses, kHosts, kDoing, Seconds(9), Seconds(10));
   REQUIRE(text.has_value());
-  CHECK(*text ==
-        "rank 1 (a) hangs after 9 s in broadcast of 1 KiB (world, 4 ranks), the others wait in " + kDoing);
+  CHECK(*text == "rank 1 (a) hangs after 9 s in broadcast of 1 KiB (world, 4 ranks), the others wait in " + kDoing);
 }
 
 TEST_CASE("ranks that are together are not blamed one by one") {

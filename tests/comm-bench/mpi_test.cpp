@@ -1,5 +1,5 @@
-// Runs under mpirun with any number of ranks; every expectation is a formula of the rank. A failure on one rank fails the
-// program on all.
+// Runs under mpirun with any number of ranks; every expectation is a formula of the rank. A failure on one rank fails
+// the program on all.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -39,7 +39,9 @@ Topology on_hosts(int ranks, int each) {
 
 TEST_CASE("texts travel between ranks whole and in rank order") {
   const Communicator& all = world();
-  const auto text_of = [](int rank) { return std::string(static_cast<std::size_t>(rank) * 1000, 'x') + std::to_string(rank); };
+  const auto text_of = [](int rank) {
+    return std::string(static_cast<std::size_t>(rank) * 1000, 'x') + std::to_string(rank);
+  };
   CHECK(all.broadcast(all.rank() == all.size() - 1 ? "from the last" : "", all.size() - 1) == "from the last");
   const auto everywhere = all.all_gather(text_of(all.rank()));
   REQUIRE(static_cast<int>(everywhere.size()) == all.size());
@@ -89,7 +91,8 @@ TEST_CASE("every collective gives the result that the formula of the ranks says"
       for (const std::size_t size : {std::size_t{64}, std::size_t{4096}, std::size_t{1} << 20}) {
         for (const bool in_place : {false, true}) {
           if (in_place && !has_in_place(row.collective)) continue;
-          const Operation operation{row.collective, type.dtype, shareable_bytes(row.collective, size, all.size()), in_place};
+          const Operation operation{row.collective, type.dtype, shareable_bytes(row.collective, size, all.size()),
+                                    in_place};
           CAPTURE(std::string(row.name));
           CAPTURE(std::string(type.name));
           CAPTURE(size);
@@ -111,7 +114,8 @@ TEST_CASE("the check finds data of another seed") {
   backend.reserve({4096, 4096});
   // Ranks that disagree on the data: rank 0 uses another seed, so everybody receives something unexpected.
   Payload payload(Dtype::bf16, all.size(), all.rank() == 0 ? 1 : 2);
-  const Operation operation{Collective::all_gather, Dtype::bf16, shareable_bytes(Collective::all_gather, 4096, all.size()), false};
+  const Operation operation{Collective::all_gather, Dtype::bf16,
+                            shareable_bytes(Collective::all_gather, 4096, all.size()), false};
   const double wrong = static_cast<double>(backend.wrong_elements(operation, channel, payload));
   if (all.size() > 1) CHECK(all.sum({wrong}).front() > 0);
 }
@@ -127,7 +131,8 @@ TEST_CASE("a sweep measures all cells of all groups and rank 0 gets the rows") {
   request.dtypes = {Dtype::bf16};
   request.least_bytes = 1024;
   request.most_bytes = 4096;
-  request.sets = plan_groups(topology, {GroupKind::world, GroupKind::node, GroupKind::stride, GroupKind::concurrent}).sets;
+  request.sets =
+      plan_groups(topology, {GroupKind::world, GroupKind::node, GroupKind::stride, GroupKind::concurrent}).sets;
   request.budget = Seconds(20);
   request.rule.most_samples = 12;
   std::vector<SampleRow> rows;

@@ -37,11 +37,30 @@ TEST_CASE("comm-bench without options measures everything that is asked for by d
 }
 
 TEST_CASE("comm-bench options are read as the contract spells them") {
-  const Options options =
-      parse({"--backend", "mpi", "--collectives", "broadcast,all_reduce,broadcast", "--dtype=fp16,fp32", "--min-bytes",
-             "4096", "--max-bytes", "1MiB", "--groups", "pairs,concurrent", "--mode", "batched", "--compute",
-             "--timeout", "5", "--budget", "2.5", "--anonymous", "--format", "json", "-o", "x.jsonl"})
-          .options;
+  const Options options = parse({"--backend",
+                                 "mpi",
+                                 "--collectives",
+                                 "broadcast,all_reduce,broadcast",
+                                 "--dtype=fp16,fp32",
+                                 "--min-bytes",
+                                 "4096",
+                                 "--max-bytes",
+                                 "1MiB",
+                                 "--groups",
+                                 "pairs,concurrent",
+                                 "--mode",
+                                 "batched",
+                                 "--compute",
+                                 "--timeout",
+                                 "5",
+                                 "--budget",
+                                 "2.5",
+                                 "--anonymous",
+                                 "--format",
+                                 "json",
+                                 "-o",
+                                 "x.jsonl"})
+                              .options;
   CHECK(options.collectives == std::vector<Collective>{Collective::broadcast, Collective::all_reduce});
   CHECK(options.dtypes == std::vector<Dtype>{Dtype::fp16, Dtype::fp32});
   CHECK(options.least_bytes == 4096);
@@ -74,8 +93,9 @@ TEST_CASE("comm-bench refuses what it does not know and suggests the nearest") {
 TEST_CASE("comm-bench help names every option") {
   const auto text = parse({"--help"}).text;
   REQUIRE(text.has_value());
-  for (const char* option : {"--backend", "--collectives", "--dtype", "--min-bytes", "--max-bytes", "--groups", "--mode",
-                             "--compute", "--check", "--timeout", "--budget", "--anonymous", "--format", "--output"}) {
+  for (const char* option :
+       {"--backend", "--collectives", "--dtype", "--min-bytes", "--max-bytes", "--groups", "--mode", "--compute",
+        "--check", "--timeout", "--budget", "--anonymous", "--format", "--output"}) {
     CAPTURE(std::string(option));
     CHECK(text->find(option) != std::string::npos);
   }

@@ -130,8 +130,8 @@ TEST_CASE("every finding comes with a fix and prints with its place") {
 }
 
 TEST_CASE("clock event bits become words and idleness is none of them") {
-  CHECK(throttle_reasons(0x1).empty());       // idle
-  CHECK(throttle_reasons(0x4).empty());       // power cap: normal under load
+  CHECK(throttle_reasons(0x1).empty());  // idle
+  CHECK(throttle_reasons(0x4).empty());  // power cap: normal under load
   CHECK(throttle_reasons(0x48) == std::vector<std::string>{"hardware slowdown", "hardware thermal limit"});
 }
 

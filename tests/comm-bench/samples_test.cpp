@@ -50,9 +50,9 @@ SampleHeader header() {
 
 TEST_CASE("a row has the fields of the contract and the bandwidths of nccl-tests") {
   const json value = json::parse(to_json(row()));
-  for (const char* key : {"collective", "dtype", "bytes", "ranks", "group", "placement", "concurrent", "mode", "in_place",
-                          "median_s", "p5_s", "p95_s", "min_s", "n", "stopped_by", "algbw_gbs", "busbw_gbs", "check",
-                          "samples_s"}) {
+  for (const char* key :
+       {"collective", "dtype", "bytes", "ranks", "group", "placement", "concurrent", "mode", "in_place", "median_s",
+        "p5_s", "p95_s", "min_s", "n", "stopped_by", "algbw_gbs", "busbw_gbs", "check", "samples_s"}) {
     CAPTURE(std::string(key));
     CHECK(value.contains(key));
   }

@@ -126,7 +126,8 @@ TEST_CASE("payload sizes are powers of two with half steps where protocols switc
 
 TEST_CASE("cells are the combinations without sizes that fall together") {
   const std::vector<GroupSet> sets{{"world", Placement{1, 3, 1}, 1, {{0, 1, 2}}}};
-  const Cells cells = make_cells({Collective::all_gather, Collective::send_recv}, {Dtype::bf16}, {16, 100, 110, 1024}, sets);
+  const Cells cells =
+      make_cells({Collective::all_gather, Collective::send_recv}, {Dtype::bf16}, {16, 100, 110, 1024}, sets);
   // all_gather over 3 ranks works in units of 48 bytes: 16 -> 0 (left out), 100 and 110 -> 96 (once), 1024 -> 1008; out
   // of place and in place. send_recv in units of 16: 16, 96, 96 (once), 1024; it has no in-place form.
   std::multiset<std::size_t> gathered;
