@@ -7,8 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "cost-model/cluster_spec.h"
-#include "cost-model/model_spec.h"
+#include "cost-model/job.h"
 
 using namespace tpplan;
 
@@ -26,6 +25,28 @@ void parse_as_cluster(const std::string& name, const std::string& source) {
   parse_cluster(name, source, GpuCatalogue::load(TPPLAN_SOURCE_DIR "/clusters/gpus.json"));
 }
 
+/// Parts that are each fine and contradict one another: names of shipped files and what training asks of them.
+void parse_as_job(const std::string& name, const std::string& source) {
+  const std::string root = TPPLAN_SOURCE_DIR;
+  auto document = SpecDocument::parse(name, source);
+  auto in = document.root();
+  auto model = load_model(root + "/models/" + in.text("model") + ".json");
+  const auto catalogue = GpuCatalogue::load(root + "/clusters/gpus.json");
+  const auto gpu = in.text("gpu");
+  TrainingSpec training;
+  training.seq = static_cast<int>(in.count("seq", 0, 1000000000, 1024));
+  training.global_batch = static_cast<int>(in.count("global_batch", 0, 1000000000, 64));
+  training.precision = precision_from(in.text("precision", "bf16")).value();
+  if (in.has("layers_per_stage")) {
+    for (const auto layers : in.counts("layers_per_stage", 0, 1000)) {
+      training.layers_per_stage.push_back(static_cast<int>(layers));
+    }
+  }
+  document.finish();
+  make_job(std::move(model), usual_cluster(catalogue.find(gpu), 1, 8), training,
+           ProfileSet::load(root + "/clusters/profiles"));
+}
+
 /// Which reader a file is meant for, by how its name begins.
 struct Kind {
   const char* prefix;
@@ -33,8 +54,10 @@ struct Kind {
   int at_least;  ///< files of the kind
 };
 
-const Kind kKinds[] = {
-    {"json-", parse_as_model, 16}, {"model-", parse_as_model, 20}, {"cluster-", parse_as_cluster, 1}};
+const Kind kKinds[] = {{"json-", parse_as_model, 16},
+                       {"model-", parse_as_model, 20},
+                       {"cluster-", parse_as_cluster, 20},
+                       {"job-", parse_as_job, 6}};
 
 std::string message_of(const Kind& kind, const std::string& name, const std::string& source) {
   try {
