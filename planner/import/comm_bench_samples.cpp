@@ -189,6 +189,7 @@ class CommBenchFile {
     rows.sample.operation = std::string(row_of(curve.collective).name);
     rows.sample.collective = curve.collective;
     rows.sample.curve = curve;
+    rows.sample.own_statistics = true;
     rows.sample.curve.origin = samples_.file.substr(samples_.file.find_last_of('/') + 1) + " (comm-bench, " +
                                (group.empty() ? "group" : group) + ")";
     curves_.push_back(std::move(rows));

@@ -117,7 +117,12 @@ void judge_curve(SampleCurve& sample, const std::vector<CurvePoint>* twin) {
     }
   }
   leave_out_outliers(sample, twin);
-  sample.refusal = instability(curve.points);
+  const std::string unstable = instability(curve.points);
+  if (sample.own_statistics && !unstable.empty()) {
+    sample.warnings.push_back(unstable);
+  } else {
+    sample.refusal = unstable;
+  }
   if (sample.refusal.empty()) sample.refusal = collapse(curve);
   if (!sample.refusal.empty()) return;
   if (curve.points.size() < 5) {

@@ -17,6 +17,7 @@ struct SampleCurve {
   std::size_t rows = 0;                 ///< rows of the table that belong to it
   std::vector<std::string> warnings;
   std::string refusal;                  ///< why it cannot be used, empty when it can
+  bool own_statistics = false;          ///< every point rests on many samples of its own: noise is told, not refused
   double network_gbps = 0;              ///< rate of the network adapters of one node as its log tells, Gbit/s; 0 unknown
 };
 

@@ -367,6 +367,15 @@ TEST_CASE("a wrong result refuses the curve") {
   CHECK(samples.curves.at(0).refusal == "wrong results in 1 row, first in line 21");
 }
 
+TEST_CASE("noise of a crowded host is told and not refused where every point has its own statistics") {
+  std::string rows;
+  for (int i = 10; i <= 24; ++i) rows += sample_row(std::exp2(i), i % 3 == 0 ? 900e-6 : 100e-6 + std::exp2(i) / 10e9);
+  const Samples samples = parse_samples("s.jsonl", kSampleHeader + rows + "{\"end\": {}}\n", {});
+  REQUIRE(samples.curves.size() == 1);
+  CHECK(samples.curves[0].refusal.empty());
+  CHECK(any_has(samples.curves[0].warnings, "unstable: time falls"));
+}
+
 TEST_CASE("kernels of comm-bench become tables") {
   const Samples samples = parse_samples(
       "s.jsonl",
