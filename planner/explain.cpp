@@ -233,27 +233,34 @@ std::string moves_text(const Moves& moves, const Layout& before, const Layout& a
 
 std::vector<Remedy> remedies_of(const Job& job, const Plan& plan) {
   constexpr std::size_t kWanted = 3;
-  constexpr std::size_t kMostAxes = 3;
+  constexpr int kUsualAxes = 2;
+  constexpr int kMostAxes = 3;
   const Moves single = moves_of(job, plan.layout);
-  std::vector<Remedy> remedies;
+  std::vector<Attempt> found;
   std::vector<Moves> enough;
   std::vector<Moves> starts{{}};
-  for (std::size_t axes = 1; axes <= kMostAxes && remedies.size() < kWanted; ++axes) {
+  for (int axes = 1; axes <= kUsualAxes || (axes <= kMostAxes && found.size() < kWanted); ++axes) {
     std::vector<Moves> tried;
-    for (const Attempt& attempt : attempts(job, plan.layout, starts, single, enough, tried)) {
-      if (remedies.size() == kWanted) {
-        break;
-      }
-      Remedy remedy;
-      remedy.plan = plan_of(job, attempt.layout);
-      if (remedy.plan.fits != Fits::no) {
-        remedy.text = moves_text(attempt.moves, plan.layout, attempt.layout);
-        remedy.slowdown = attempt.time / plan.estimate.step.total() - 1;
-        remedies.push_back(std::move(remedy));
-        enough.push_back(attempt.moves);
-      }
+    std::vector<Attempt> more = attempts(job, plan.layout, starts, single, enough, tried);
+    for (Attempt& attempt : more) {
+      enough.push_back(attempt.moves);
+      found.push_back(std::move(attempt));
     }
     starts = std::move(tried);
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Attempt& a, const Attempt& b) { return a.time < b.time; });
+  std::vector<Remedy> remedies;
+  for (const Attempt& attempt : found) {
+    Remedy remedy;
+    remedy.plan = plan_of(job, attempt.layout);
+    if (remedy.plan.fits != Fits::no) {
+      remedy.text = moves_text(attempt.moves, plan.layout, attempt.layout);
+      remedy.slowdown = attempt.time / plan.estimate.step.total() - 1;
+      remedies.push_back(std::move(remedy));
+    }
+    if (remedies.size() == kWanted) {
+      break;
+    }
   }
   return remedies;
 }

@@ -67,7 +67,7 @@ struct Explanation {
   std::vector<ExplainedTerm> time, memory;
   std::vector<ExplainedPart> parts;
   Bytes missing;                 ///< beyond what the verdict "fits" allows; not positive when it fits
-  std::vector<Remedy> remedies;  ///< when it does not fit: the three cheapest changes, fewest axes first
+  std::vector<Remedy> remedies;  ///< when it does not fit: the three cheapest changes
   std::optional<Plan> fallback;  ///< when no small change helps: the fastest layout that fits, if there is one
   std::vector<std::string> warnings;
   std::vector<std::string> notes;  ///< adjustments frameworks make: vocabulary padded, uneven stages

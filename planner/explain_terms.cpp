@@ -214,7 +214,7 @@ struct TimeRow {
   std::vector<Behind> constants;
 };
 
-std::vector<TimeRow> time_rows(const Job& job) {
+std::vector<TimeRow> time_rows(const Job& job, const Layout& layout) {
   const bool flash = job.training.flash_attention;
   std::vector<Behind> compute{{From::gpu, "gemm_16bit"},
                               {From::gpu, "gemm_k0"},
@@ -241,14 +241,15 @@ std::vector<TimeRow> time_rows(const Job& job) {
   const Behind network{From::profile, "network_factor"};
   return {
       {"compute", compute_formula, false, compute},
-      {"recompute", recompute_formula, false, {{From::profile, "selective_op_share"}}},
+      {"recompute", recompute_formula, false,
+       layout.recompute == RecomputeKind::selective_op ? std::vector<Behind>{{From::profile, "selective_op_share"}}
+                                                       : std::vector<Behind>{}},
       {"tp_comm", tp_formula, true, {{From::profile, "tp_hidden"}, fast, network}},
       {"cp_comm", cp_formula, true, {{From::profile, "cp_attention_factor"}, fast, network}},
       {"ep_comm",
        ep_formula,
        true,
-       {{From::profile, "ep_exposed"},
-        {From::profile, "ep_exposed_overlapped"},
+       {{From::profile, job.training.overlap_ep == Switch::on ? "ep_exposed_overlapped" : "ep_exposed"},
         {From::profile, "all_to_all_factor"},
         network}},
       {"pp_comm",
@@ -258,8 +259,7 @@ std::vector<TimeRow> time_rows(const Job& job) {
       {"dp_comm",
        dp_formula,
        true,
-       {{From::profile, "dp_overlap_cost"},
-        {From::profile, "fsdp_overlap_cost"},
+       {{From::profile, layout.zero >= 3 ? "fsdp_overlap_cost" : "dp_overlap_cost"},
         {From::profile, "gradient_wire_bytes"},
         fast,
         network}},
@@ -348,7 +348,8 @@ std::string optimizer_memory(const Context& c, const MemoryEstimate& m) {
 }
 std::string activations_memory(const Context& c, const MemoryEstimate& m) {
   const double held = in_flight(c.layout.schedule, c.layout.pp, c.layout.vpp, c.group.first_rank, c.micro_batches);
-  std::string text = shortest(std::round(held * 100) / 100) + " micro-batches in flight x [";
+  std::string text =
+      shortest(std::round(held * 100) / 100) + (held > 1 ? " micro-batches" : " micro-batch") + " in flight x [";
   if (c.group.content.dense > 0) {
     text += number(c.group.content.dense) + " dense x " + format(c.costs.dense_activations);
   }
@@ -446,7 +447,7 @@ std::vector<ExplainedTerm> explained_time(const Job& job, const Plan& plan, int&
   const StageGroup& group = group_of(shape, costs, step, count);
   last_stage = group.first_rank;
   const Context context = context_of(job, layout, costs, group);
-  const std::vector<TimeRow> rows = time_rows(job);
+  const std::vector<TimeRow> rows = time_rows(job, layout);
   std::vector<ExplainedTerm> terms;
   for (const StepTermRow& term : kStepTerms) {
     for (const TimeRow& row : rows) {

@@ -57,7 +57,9 @@ void write_remedies(JsonWriter& json, const Job& job, const Explanation& explana
   json.key("remedies").begin_array();
   for (const Remedy& remedy : explanation.remedies) {
     json.begin_object();
-    json.field("change", remedy.text).field("layout_text", to_text(remedy.plan.layout));
+    json.field("change", remedy.text);
+    json.key("layout");
+    write_layout(json, job, remedy.plan);
     json.field("step_time_s", remedy.plan.estimate.step.total().raw()).field("slowdown", remedy.slowdown);
     json.field("memory_total_bytes", remedy.plan.estimate.memory.total().raw())
         .field("fits", name_of(remedy.plan.fits));
@@ -133,7 +135,9 @@ std::string explain_json(const ExplainReport& report) {
   JsonWriter json;
   json.begin_object();
   json.field("schema_version", kSchemaVersion);
+  json.key("inputs");
   write_inputs(json, report.job);
+  json.key("assumed");
   write_assumed(json, report.assumed);
   Plan plan = explanation.plan;
   plan.layout = explanation.layout;

@@ -36,15 +36,33 @@ std::string bullet(const std::string& text, const Terminal& terminal) {
   return "  " + wrap(text, terminal.width, 4, 2) + "\n";
 }
 
-std::string constants_text(const std::vector<ConstantUse>& constants) {
-  std::string text;
-  for (const ConstantUse& use : constants) {
-    text += (text.empty() ? "" : ", ") + use.name + " " + brief_number(use.value) + " (" + use.source + ")";
+/// Every constant once, with the terms it stands behind.
+std::string constants_text(const Explanation& explanation, const Terminal& terminal) {
+  struct Row {
+    ConstantUse use;
+    std::string terms;
+  };
+  std::vector<Row> rows;
+  for (const auto* terms : {&explanation.time, &explanation.memory}) {
+    for (const ExplainedTerm& term : *terms) {
+      for (const ConstantUse& use : term.constants) {
+        auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.use.name == use.name; });
+        if (row == rows.end()) {
+          row = rows.insert(rows.end(), {use, ""});
+        }
+        row->terms += (row->terms.empty() ? "" : " ") + std::string(term.key);
+      }
+    }
   }
-  return text;
+  TextTable table;
+  table.columns = {{"constant", false, 9}, {"value", true, 8}, {"source", false, 7}, {"behind", false, 6}};
+  for (const Row& row : rows) {
+    table.rows.push_back({row.use.name, brief_number(row.use.value), row.use.source, row.terms});
+  }
+  return rows.empty() ? "" : heading("constants", terminal) + table.render(terminal, 2);
 }
 
-/// One row per term that is not zero: value, share, formula; the constants behind it on the lines below.
+/// One row per term that is not zero: value, share, formula.
 std::string terms_text(const std::vector<ExplainedTerm>& terms, bool seconds, const Terminal& terminal) {
   double total = 0;
   for (const ExplainedTerm& term : terms) {
@@ -60,11 +78,6 @@ std::string terms_text(const std::vector<ExplainedTerm>& terms, bool seconds, co
     text += "  " + padded(term.key, kKeyWidth) + right(value, kValueWidth) +
             right(percent(term.value / total), kShareWidth) + "  " +
             wrap(term.formula, terminal.width, kIndent, kIndent) + "\n";
-    const std::string constants = constants_text(term.constants);
-    if (!constants.empty()) {
-      text += std::string(kIndent, ' ') +
-              terminal.paint(Style::dim, wrap(constants, terminal.width, kIndent, kIndent)) + "\n";
-    }
   }
   text += "  " + padded("total", kKeyWidth) +
           right(seconds ? format(Seconds(total)) : format(Bytes(total)), kValueWidth) + "\n";
@@ -84,8 +97,8 @@ std::string shape_of(const Operation& operation) {
 
 std::string part_text(const ExplainedPart& part, const Terminal& terminal) {
   TextTable table;
-  table.columns = {{"operation", false, 10}, {"m x n x k", false, 4}, {"GFLOP", true, 3},
-                   {"MiB", true, 2},         {"forward us", true, 9}, {"backward us", true, 8}};
+  table.columns = {{"operation", false, 10}, {"m x n x k", false, 7}, {"GFLOP", true, 3},
+                   {"MiB", true, 2},         {"fwd us", true, 9},     {"bwd us", true, 8}};
   constexpr double kMib = 1024.0 * 1024;
   for (const Operation& operation : part.operations) {
     const Seconds backward = operation.input_gradient + operation.weight_gradient;
@@ -268,6 +281,7 @@ std::string explain_table(const ExplainReport& report, const Terminal& terminal)
     text += part_text(part, terminal);
   }
   text += formulas_text(explanation.parts, terminal);
+  text += constants_text(explanation, terminal);
   text += list_text("notes", explanation.notes, terminal);
   text += list_text("warnings: legal but slow", explanation.warnings, terminal);
   text += list_text("assumed (what sets it)", assumed_lines(report.assumed), terminal);
