@@ -242,7 +242,7 @@ NetworkTier read_tier(ObjectReader& reader, const GpuSpec& gpu) {
   tier.oversubscription = reader.number("oversubscription", 1, 1000, 1);
   if (pcie) {
     const auto& names = peer_to_peer_names();
-    const std::string usual = names[static_cast<std::size_t>(gpu.peer_to_peer)];
+    const std::string& usual = names[static_cast<std::size_t>(gpu.peer_to_peer)];
     tier.peer_to_peer = peer_to_peer_from(reader.choice("p2p", names, usual)) == PeerToPeer::yes;
   }
   reader.close();

@@ -129,7 +129,7 @@ std::size_t detail::edit_distance(std::string_view a, std::string_view b) {
   return last[b.size()];
 }
 
-SpecError::SpecError(std::string file, std::string_view source, std::vector<Diagnostic> diagnostics)
+SpecError::SpecError(const std::string& file, std::string_view source, std::vector<Diagnostic> diagnostics)
     : std::runtime_error(render(file, source, diagnostics)), diagnostics_(std::move(diagnostics)) {}
 
 SpecError::SpecError(const std::string& message) : std::runtime_error(message) {}

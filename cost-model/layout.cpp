@@ -184,7 +184,7 @@ bool set_recompute(Layout& layout, std::string_view text) {
   const std::size_t colon = text.find(':');
   if (const auto plain = value_in(kRecomputeNames, text)) {
     kind = *plain;
-  } else if (colon == std::string_view::npos) {
+  } else if (colon == std::string_view::npos) {  // NOLINT(bugprone-branch-clone): each form has its own end
     return false;
   } else if (text.substr(0, colon) == "full") {
     kind = RecomputeKind::full;

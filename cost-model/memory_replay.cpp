@@ -100,9 +100,9 @@ std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int st
   out.head = stage == layout.pp - 1;
   StageContent content;
   for (const auto& group : shape.groups) {
-    const auto layers = static_cast<std::size_t>(group.content.dense + group.content.moe);
+    const int layers = group.content.dense + group.content.moe;
     if (group.content.embedding == out.embedding && group.content.head == out.head &&
-        static_cast<int>(layers) == shape.layers_per_stage[static_cast<std::size_t>(stage)]) {
+        layers == shape.layers_per_stage[static_cast<std::size_t>(stage)]) {
       content = group.content;
     }
   }

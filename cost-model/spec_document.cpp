@@ -69,7 +69,10 @@ const JsonNode* find(const JsonNode* object, std::string_view key) {
 std::string in_quotes(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 std::string in_path(const std::string& path, std::string message) {
-  return path.empty() ? message : path + ": " + message;
+  if (!path.empty()) {
+    message.insert(0, path + ": ");
+  }
+  return message;
 }
 
 void wrong_type(DocumentState& state, const JsonNode& node, const std::string& path, std::string_view expected,

@@ -245,7 +245,7 @@ std::string ObjectReader::text(std::string_view key, std::string_view fallback) 
 
 std::string ObjectReader::choice(std::string_view key, const std::vector<std::string>& choices,
                                  std::optional<std::string> fallback) {
-  const std::string harmless_choice = fallback ? *fallback : choices.empty() ? std::string() : choices.front();
+  std::string harmless_choice = fallback ? *fallback : choices.empty() ? std::string() : choices.front();
   const JsonNode* node = seek(*state_, node_, path_, key, fallback.has_value());
   if (node == nullptr) {
     return harmless_choice;
@@ -254,7 +254,7 @@ std::string ObjectReader::choice(std::string_view key, const std::vector<std::st
     wrong_type(*state_, *node, join_path(path_, key), "a text");
     return harmless_choice;
   }
-  const std::string value = state_->text(*node);
+  std::string value = state_->text(*node);
   if (std::find(choices.begin(), choices.end(), value) != choices.end()) {
     return value;
   }

@@ -25,7 +25,7 @@ struct Diagnostic {
 /// the hint), sorted by place; `what()` is the whole text.
 class SpecError : public std::runtime_error {
  public:
-  SpecError(std::string file, std::string_view source, std::vector<Diagnostic> diagnostics);
+  SpecError(const std::string& file, std::string_view source, std::vector<Diagnostic> diagnostics);
   /// For problems without a place in a file (file not found, names not known).
   explicit SpecError(const std::string& message);
   [[nodiscard]] const std::vector<Diagnostic>& diagnostics() const { return diagnostics_; }

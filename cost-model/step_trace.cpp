@@ -31,7 +31,7 @@ TensorRef StepProgram::leave(const LayerTensors& l) {
 TensorRef StepProgram::forward_layer(const LayerTensors& l, TensorRef input, SavedLayer* saved, bool stops_early) {
   SavedLayer unsaved;
   SavedLayer& keep = saved != nullptr ? *saved : unsaved;
-  keep.input = input;
+  keep.input = std::move(input);
   keep.statistic = make(l.norm_statistic);
   TensorRef norm_output = linear_input(l);
   TensorRef qkv = make(l.qkv);
@@ -89,7 +89,7 @@ TensorRef StepProgram::input_gradient(const LayerTensors& l, TensorRef gradient)
   if (s_.sequence_parallel) {
     return make(l.residual);
   }
-  return s_.tensor_parallel ? make(l.linear_input) : gradient;
+  return s_.tensor_parallel ? make(l.linear_input) : std::move(gradient);
 }
 
 TensorRef StepProgram::backward_layer(const LayerTensors& l, SavedLayer& saved, TensorRef gradient, int index) {

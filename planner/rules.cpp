@@ -88,8 +88,8 @@ bool divides_world(const Job& job, const Layout& layout) { return layout.world()
 }  // namespace
 
 const std::vector<Rule>& rules() {
-  static const std::vector<Rule> kRules = all_rules();
-  return kRules;
+  static const std::vector<Rule> rows = all_rules();
+  return rows;
 }
 
 int first_broken_rule(const Job& job, const Layout& layout) {
@@ -117,8 +117,8 @@ std::vector<int> broken_rules(const Job& job, const Layout& layout) {
 }
 
 const FrameworkHabits& habits_of(Framework framework) {
-  static const std::vector<FrameworkHabits> kHabits = framework_habits();
-  return kHabits[static_cast<std::size_t>(framework)];
+  static const std::vector<FrameworkHabits> rows = framework_habits();
+  return rows[static_cast<std::size_t>(framework)];
 }
 
 Layout usual_layout(const Job& job) {

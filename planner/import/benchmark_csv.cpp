@@ -10,7 +10,7 @@ namespace tpplan {
 
 namespace {
 
-std::vector<std::string> cells_of(std::string line) {
+std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells(1);
   for (const char c : line) {
     if (c == ',' || c == ';') {

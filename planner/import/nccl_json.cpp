@@ -162,7 +162,7 @@ std::string version_text(std::int64_t number) {
 
 }  // namespace
 
-BenchmarkLog parse_nccl_tests_json(std::string name, std::string text) {
+BenchmarkLog parse_nccl_tests_json(const std::string& name, const std::string& text) {
   BenchmarkLog log;
   log.name = name;
   log.tool = "nccl-tests";

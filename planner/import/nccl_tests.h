@@ -35,7 +35,7 @@ BenchmarkLog parse_nccl_tests(std::string name, std::string_view text);
 
 /// Reads the JSON output of nccl-tests (-J FILE, versions 1 to 3), also of a run that was killed while writing. Drops the
 /// environment except NCCL_* settings. Throws SpecError for anything that is not such a file.
-BenchmarkLog parse_nccl_tests_json(std::string name, std::string text);
+BenchmarkLog parse_nccl_tests_json(const std::string& name, const std::string& text);
 
 /// Reads comma-separated tables that people make from nccl-tests rows: columns by name (size, count, type, redop, root,
 /// time, algbw, busbw, wrong, with oop_ and ip_ in front where both places are there), or 11 to 13 columns without names.

@@ -1,6 +1,7 @@
 #include "planner/report/validate_ratchet.h"
 
 #include <array>
+#include <cmath>
 
 #include "planner/report/json_writer.h"
 
@@ -35,7 +36,7 @@ double mean_of(const Ratchet& ratchet, std::optional<double> RatchetRow::*field)
   return count == 0 ? 0 : sum / count;
 }
 
-double rounded(double value) { return static_cast<double>(static_cast<long long>(value * 1e5 + 0.5)) / 1e5; }
+double rounded(double value) { return std::round(value * 1e5) / 1e5; }
 
 std::optional<double> median_if_any(const ErrorStats& stats) {
   return stats.n > 0 ? std::optional<double>(stats.median) : std::nullopt;
