@@ -124,7 +124,7 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
   Channel(Channel&& other) noexcept
-      : members(other.members), nccl_(std::move(other.nccl_)), comm_(std::exchange(other.comm_, nullptr)) {}
+      : members(std::move(other.members)), nccl_(std::move(other.nccl_)), comm_(std::exchange(other.comm_, nullptr)) {}
   Channel& operator=(Channel&&) = delete;
   [[nodiscard]] ncclComm_t comm() const { return comm_; }
 

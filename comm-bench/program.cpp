@@ -215,7 +215,7 @@ class Program {
         device_.emplace(HostCompute());
       }
     }
-    const ComputeOutcome outcome =
+    ComputeOutcome outcome =
         run_compute(device_, world_, topology_, watchdog_, options_.budget * kComputeShare, [&](const ComputeRow& row) {
           emit(to_json(row));
           compute_rows_.push_back(row);
