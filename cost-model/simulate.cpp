@@ -217,6 +217,11 @@ class StepBuilder {
         rank.content.head = rank.content.head || content.head;
         step_.ranks[static_cast<std::size_t>(r)].chunk_activations.push_back(activations_of(content));
       }
+      auto& simulated = step_.ranks[static_cast<std::size_t>(r)];
+      simulated.layers = rank.content.dense + rank.content.moe;
+      simulated.memory = stage_memory(job_, layout_, costs_, StageGroup{rank.content, r, 1},
+                                      stage_costs(costs_, rank.content), groups, micro_batches_)
+                             .at;
       rank.ends = rank_ends(job_, layout_, costs_, rank.content, groups, micro_batches_);
     }
     for (const SlowPart& part : perturbation_.slow) {

@@ -71,6 +71,8 @@ struct SimulatedRank {
   double passes = 0;                     ///< seconds that passes run
   double first_start = 0, last_end = 0;  ///< of its passes
   double end = 0;                        ///< of its optimizer step
+  int layers = 0;
+  MemoryEstimate memory;                 ///< at the rank's worst moment, as the estimate has it
   int most_held = 0;                     ///< chunks
   Bytes most_activations;                ///< kept for backward passes at the worst moment
   double most_activations_at = 0;        ///< seconds

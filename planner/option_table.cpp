@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kAnyCount = std::numeric_limits<int>::max();
 constexpr int kMostGpus = 1 << 24;
-constexpr std::string_view kPlanned = "plan explain";
+constexpr std::string_view kPlanned = "plan explain simulate";
 
 constexpr std::array<NameRow<Objective>, 3> kObjectiveNames{
     {{"step-time", Objective::step_time}, {"memory", Objective::memory}, {"cost", Objective::cost}}};
@@ -187,7 +187,7 @@ std::vector<OptionRow> make_rows() {
        .set = [](Options& o, const Text& text) { return read_date(text, o.date); }},
       {.name = "calibration",
        .argument = "FILE",
-       .commands = "plan explain validate",
+       .commands = "plan explain simulate validate",
        .meaning = "curves measured by comm-bench, or none",
        .fallback = "NAME.calibration.json beside the cluster",
        .completes = Completes::files,
@@ -328,7 +328,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "layout",
        .argument = "L",
        .group = OptionGroup::command,
-       .commands = "explain",
+       .commands = "explain simulate",
        .meaning = "the layout, such as \"tp=8 pp=4 micro-batch=1\"",
        .details =
            "key=value pairs separated by blanks or commas; the keys are the names of the layout options of plan, - "
@@ -340,6 +340,23 @@ std::vector<OptionRow> make_rows() {
        .commands = "explain",
        .meaning = "a measured step time to compare with (3.2 s)",
        .set = [](Options& o, const Text& text) { return read_seconds(text, o.measured_step); }},
+      {.name = "trace",
+       .argument = "FILE.json",
+       .group = OptionGroup::command,
+       .commands = "simulate",
+       .meaning = "write what ran when, for Perfetto or chrome://tracing",
+       .details = "Of steps with more than 100,000 events the micro-batches at the start and the end are written.",
+       .completes = Completes::files,
+       .set = store<&Options::trace>},
+      {.name = "what-if",
+       .argument = "TEXT",
+       .group = OptionGroup::command,
+       .commands = "simulate",
+       .meaning = "slow parts, such as \"gpu=3 slow=20%\"",
+       .details =
+           "gpu=N or link=N (the network port of GPU N) with the share of its speed that is lost as slow=P; jitter=P "
+           "varies every pass by a standard deviation of P, seed=N chooses how. Any number of them.",
+       .set = store<&Options::what_if>},
       {.name = "plot",
        .argument = "FILE.svg",
        .group = OptionGroup::command,
@@ -445,7 +462,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "format",
        .argument = "F",
        .group = OptionGroup::output,
-       .commands = "plan explain validate gpus models clusters",
+       .commands = "plan explain simulate validate gpus models clusters",
        .meaning = "how to write the result",
        .fallback = "suffix of -o, else table",
        .completes = Completes::choices,
@@ -455,7 +472,7 @@ std::vector<OptionRow> make_rows() {
        .letter = 'o',
        .argument = "FILE",
        .group = OptionGroup::output,
-       .commands = "plan explain calibrate validate gpus models clusters",
+       .commands = "plan explain simulate calibrate validate gpus models clusters",
        .meaning = "write the result to a file",
        .completes = Completes::files,
        .set = store<&Options::output>},

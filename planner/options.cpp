@@ -160,7 +160,8 @@ void check_format(const PlannerOptions& options, std::vector<std::string>& probl
 }
 
 void check_required(const PlannerOptions& options, std::vector<std::string>& problems) {
-  if (options.command != "plan" && options.command != "explain") {
+  const bool one_layout = options.command == "explain" || options.command == "simulate";
+  if (options.command != "plan" && !one_layout) {
     return;
   }
   if (options.model.empty()) {
@@ -169,8 +170,9 @@ void check_required(const PlannerOptions& options, std::vector<std::string>& pro
   if (options.cluster.empty()) {
     problems.push_back("--cluster is missing: a shipped name (tpplan clusters lists them), a file, or NODESxGPUSxGPU");
   }
-  if (options.command == "explain" && options.layout.empty()) {
-    problems.push_back("--layout is missing: the layout to explain, such as \"tp=8 pp=4 micro-batch=1\"");
+  if (one_layout && options.layout.empty()) {
+    problems.push_back("--layout is missing: the layout to " + options.command +
+                       ", such as \"tp=8 pp=4 micro-batch=1\"");
   }
 }
 

@@ -69,6 +69,8 @@ struct PlannerOptions {
   bool detect = false;
   bool man = false;   ///< help --man
   std::string names;  ///< completion --names
+  std::string trace;    ///< simulate: file for the trace
+  std::string what_if;  ///< simulate
 };
 
 /// Reads the arguments after the program's name. Throws UsageError with every problem at once.

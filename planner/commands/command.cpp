@@ -8,6 +8,7 @@
 #include "planner/commands/help.h"
 #include "planner/commands/models.h"
 #include "planner/commands/plan.h"
+#include "planner/commands/simulate.h"
 #include "planner/commands/validate.h"
 
 namespace tpplan {
@@ -35,6 +36,18 @@ const std::vector<Command>& commands() {
            "A layout that fits is shown with the formula and the source of each of its terms; one that does not fit "
            "with the three cheapest changes that make it fit and their price in time; one that breaks rules of the "
            "framework with the arithmetic and the nearest legal values. Ends with 1 in the last two cases."},
+      {.name = "simulate",
+       .summary = "run one step of a layout event by event",
+       .run = run_simulate,
+       .formats = "table json",
+       .examples =
+           "tpplan simulate --model 7b --cluster 8xA100 --layout \"tp=2 pp=4 micro-batch=1\" --trace step.json\n"
+           "tpplan simulate --model 70b --cluster 8x8xh100-80gb-sxm --layout \"tp=8 pp=4\" --what-if \"gpu=3 "
+           "slow=20%\"\n",
+       .details =
+           "Runs the passes of every pipeline stage, the transfers between them, gradient reduction and optimizer "
+           "step against each other and shows where stages wait. Ends with 1 when the layout breaks a rule or does "
+           "not fit."},
       {.name = "calibrate",
        .summary = "fit measured collectives and kernels, for --calibration",
        .operands = "SAMPLES...",

@@ -49,7 +49,7 @@ std::string usage(const Command& command) {
     return "tpplan [plan] --model M --cluster C [OPTION]...";
   }
   std::string text = "tpplan " + std::string(command.name);
-  if (command.name == "explain") {
+  if (command.name == "explain" || command.name == "simulate") {
     text += " --model M --cluster C --layout L";
   }
   text += command.operands.empty() ? "" : " " + std::string(command.operands);

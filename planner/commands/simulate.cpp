@@ -1,0 +1,145 @@
+#include "planner/commands/simulate.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <ostream>
+
+#include "cost-model/simulate.h"
+#include "planner/inputs.h"
+#include "planner/report/gantt.h"
+#include "planner/report/json_writer.h"
+#include "planner/report/output.h"
+#include "planner/report/plan_report.h"
+#include "planner/report/terminal.h"
+#include "planner/report/text_table.h"
+#include "planner/report/trace.h"
+#include "planner/rules.h"
+
+namespace tpplan {
+namespace {
+
+constexpr int kSchemaVersion = 1;
+
+struct Simulated {
+  const Job& job;
+  const Plan& plan;
+  std::string what_if;
+  SimulatedStep planned;  ///< without the what-if
+  SimulatedStep step;
+};
+
+std::string percent(double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %%", share * 100);
+  return text.data();
+}
+
+std::string signed_percent(double share) { return (share < 0 ? "" : "+") + percent(share); }
+
+double idle_share(const SimulatedStep& step, const SimulatedRank& rank) {
+  return step.passes_end > 0 ? 1 - rank.passes / step.passes_end : 0;
+}
+
+std::string simulation_table(const Simulated& simulated, const Terminal& terminal) {
+  const auto& step = simulated.step;
+  const auto& estimated = simulated.plan.estimate.step;
+  std::string text = to_text(simulated.plan.layout) + "\n\n";
+  text += "simulated step   " + format(Seconds(step.makespan)) + "\n";
+  if (!simulated.what_if.empty()) {
+    text += "  as planned     " + format(Seconds(simulated.planned.makespan)) + ", so " + simulated.what_if +
+            " costs " + signed_percent(step.makespan / simulated.planned.makespan - 1) + "\n";
+  }
+  text += "estimated step   " + format(estimated.total()) + " (" +
+          signed_percent(estimated.total().raw() / simulated.planned.makespan - 1) + " against the simulation" +
+          (simulated.what_if.empty() ? "" : " as planned") + "), lower bound " + format(estimated.lower_bound) + "\n";
+  text += "passes end at    " + format(Seconds(step.passes_end)) +
+          "; then reduction, optimizer and fixed time of a step\n\n";
+  TextTable table;
+  table.columns = {{.header = "stage", .importance = 9},       {.header = "layers", .importance = 3},
+                   {.header = "passes (s)", .importance = 7},  {.header = "idle", .importance = 8},
+                   {.header = "first (s)", .importance = 1},   {.header = "last (s)", .importance = 2},
+                   {.header = "chunks held", .importance = 4}, {.header = "activations (GiB)", .importance = 5},
+                   {.header = "peak at (s)", .importance = 0}, {.header = "memory (GiB)", .importance = 6}};
+  for (std::size_t r = 0; r < step.ranks.size(); ++r) {
+    const auto& rank = step.ranks[r];
+    const auto gib = [](Bytes bytes) { return brief_number(bytes.raw() / Bytes(1_GiB).raw()); };
+    table.rows.push_back({std::to_string(r), std::to_string(rank.layers), brief_number(rank.passes),
+                          percent(idle_share(step, rank)), brief_number(rank.first_start), brief_number(rank.last_end),
+                          std::to_string(rank.most_held), gib(rank.most_activations),
+                          brief_number(rank.most_activations_at), gib(rank.memory.total())});
+  }
+  text += table.render(terminal);
+  text += "idle: share of the time until the last pass ends in which the stage runs none\n\n";
+  return text + text_gantt(step, terminal.width);
+}
+
+std::string simulation_json(const Simulated& simulated) {
+  const auto& step = simulated.step;
+  JsonWriter json;
+  json.begin_object();
+  json.field("schema_version", kSchemaVersion);
+  json.key("layout");
+  write_layout(json, simulated.job, simulated.plan);
+  json.field("what_if", simulated.what_if);
+  json.field("step_time_s", step.makespan).field("planned_step_time_s", simulated.planned.makespan);
+  json.field("estimated_step_time_s", simulated.plan.estimate.step.total().raw())
+      .field("lower_bound_s", simulated.plan.estimate.step.lower_bound.raw())
+      .field("passes_end_s", step.passes_end)
+      .field("events", static_cast<std::int64_t>(step.events));
+  json.key("stages").begin_array();
+  for (const auto& rank : step.ranks) {
+    json.begin_line_object();
+    json.field("layers", rank.layers).field("passes_s", rank.passes).field("idle_share", idle_share(step, rank));
+    json.field("first_start_s", rank.first_start).field("last_end_s", rank.last_end).field("end_s", rank.end);
+    json.field("chunks_held", rank.most_held)
+        .field("activation_bytes", rank.most_activations.raw())
+        .field("activation_peak_s", rank.most_activations_at);
+    json.field("allocated_bytes", rank.memory.allocated().raw()).field("total_bytes", rank.memory.total().raw());
+    json.end_object();
+  }
+  json.end_array().end_object();
+  return json.text();
+}
+
+}  // namespace
+
+int run_simulate(const PlannerOptions& options, std::ostream& out, std::ostream& err) {
+  std::vector<Assumption> assumed;
+  std::string file_warnings;
+  Job job = job_from(options, &assumed, &file_warnings);
+  err << file_warnings;
+  const int world = job.cluster.gpus();
+  const Layout layout = parse_layout(options.layout, world, usual_layout(job), &job.training.layers_per_stage);
+  const Perturbation perturbation = parse_what_if(options.what_if, world);
+  const auto broken = broken_rules(job, layout);
+  if (!broken.empty()) {
+    for (const int index : broken) {
+      const Rule& rule = rules()[static_cast<std::size_t>(index)];
+      err << "tpplan: " << rule.name << ": " << rule.arithmetic(job, layout) << "\n";
+    }
+    err << "tpplan: this layout cannot run; tpplan explain says more\n";
+    return 1;
+  }
+  const Plan plan = plan_of(job, layout);
+  Simulated simulated{job, plan, options.what_if, simulate(job, layout), {}};
+  simulated.step = options.what_if.empty() ? simulated.planned : simulate(job, layout, perturbation);
+  const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
+  if (!options.trace.empty()) {
+    std::string note;
+    write_file(options.trace, chrome_trace(simulated.step, note));
+    err << note;
+  }
+  write_result(
+      options,
+      chosen_format(options) == OutputFormat::json ? simulation_json(simulated) : simulation_table(simulated, terminal),
+      out);
+  if (plan.fits == Fits::no) {
+    err << "tpplan: warning: this layout does not fit into the GPUs' memory; tpplan explain says what would\n";
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace tpplan

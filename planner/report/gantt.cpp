@@ -1,0 +1,83 @@
+#include "planner/report/gantt.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+namespace tpplan {
+namespace {
+
+constexpr std::string_view kLetters = "FBWgro";
+constexpr char kNothing = '.';
+constexpr int kNarrowest = 20;
+
+std::size_t letter_of(const SimulatedOperation& operation) {
+  switch (operation.kind) {
+    case SimulatedKind::pass:
+      return operation.pass.kind == PassKind::forward ? 0 : operation.pass.kind == PassKind::weight ? 2 : 1;
+    case SimulatedKind::gather:
+      return 3;
+    case SimulatedKind::reduce:
+      return 4;
+    default:
+      return 5;
+  }
+}
+
+bool drawn(const SimulatedOperation& operation) {
+  return operation.kind != SimulatedKind::transfer && operation.kind != SimulatedKind::wait;
+}
+
+}  // namespace
+
+std::string text_gantt(const SimulatedStep& step, int width) {
+  const std::string first = "stage ";
+  const std::size_t digits = std::to_string(step.ranks.size() - 1).size();
+  const auto columns =
+      static_cast<std::size_t>(std::max(kNarrowest, width - static_cast<int>(first.size() + digits + 4)));
+  double end = 0;
+  for (const auto& rank : step.ranks) {
+    end = std::max(end, rank.end);
+  }
+  const double bin = end > 0 ? end / static_cast<double>(columns) : 1;
+  using Times = std::array<double, kLetters.size()>;
+  std::vector<std::vector<Times>> spent(step.ranks.size(), std::vector<Times>(columns, Times{}));
+  for (const auto& operation : step.operations) {
+    if (!drawn(operation)) {
+      continue;
+    }
+    auto& row = spent[static_cast<std::size_t>(operation.rank)];
+    const auto from = std::min(columns - 1, static_cast<std::size_t>(operation.start / bin));
+    const auto to = std::min(columns - 1, static_cast<std::size_t>(operation.end / bin));
+    for (std::size_t column = from; column <= to; ++column) {
+      const double left = static_cast<double>(column) * bin;
+      const double inside = std::min(operation.end, left + bin) - std::max(operation.start, left);
+      // Communication shows where nothing computes.
+      const bool compute = operation.stream == StreamKind::compute;
+      row[column][letter_of(operation)] += std::max(0.0, inside) * (compute ? 1 : 0.5);
+    }
+  }
+  std::string text;
+  for (std::size_t r = 0; r < spent.size(); ++r) {
+    const std::string number = std::to_string(r);
+    text += first + std::string(digits - number.size(), ' ') + number + "  ";
+    for (const Times& times : spent[r]) {
+      const auto most = static_cast<std::size_t>(std::max_element(times.begin(), times.end()) - times.begin());
+      // At least a quarter of the slice: half of a computing slice, all of a communicating one.
+      double busy = 0;
+      for (const double time : times) {
+        busy += time;
+      }
+      text += busy >= bin / 2 || times[most] >= bin / 4 ? kLetters[most] : kNothing;
+    }
+    text += "\n";
+  }
+  const std::string total = format(Seconds(end));
+  const std::size_t gap = columns > total.size() + 1 ? columns - total.size() - 1 : 1;
+  text += std::string(first.size() + digits + 2, ' ') + "0" + std::string(gap, ' ') + total + "\n";
+  text += "F forward, B backward, W weight gradient, g gather, r reduce, o optimizer, . idle\n";
+  return text;
+}
+
+}  // namespace tpplan
