@@ -81,8 +81,8 @@ std::vector<RunPrediction> prepare(const std::vector<RunRecord>& records, const 
     run.record = &record;
     run.skipped = unpriced_reason(record);
     if (run.skipped.empty()) {
-      const auto& profile = profiles.find(record.training.framework, record.cluster.gpu, record.training.date,
-                                          record.training.compiled);
+      const auto& profile =
+          profiles.find(record.training.framework, record.cluster.gpu, record.training.date, record.training.compiled);
       const bool calibrated = covers(calibration, record);
       run.job = assemble_job(record.model, record.cluster, record.training, profile, profiles,
                              calibrated ? calibration : Calibration{});

@@ -98,15 +98,16 @@ struct ProfileFit {
   std::vector<std::string> names;
   std::vector<double> start, value, low, high;
   std::vector<bool> at_bound;
-  int rows = 0;         ///< runs with a measured step time
-  int memory_rows = 0;  ///< memory figures
+  int rows = 0;                                ///< runs with a measured step time
+  int memory_rows = 0;                         ///< memory figures
   double median_before = 0, median_after = 0;  ///< of the step time's |error|: shipped values, fitted values
   double memory_before = 0, memory_after = 0;
 };
 /// Refits the free constants of `profile` on the counted runs that use it (all but those of group `leave_out`): those
 /// of time on the step times, those of memory on the memory figures, by robust least squares in the logarithm. The
-/// search starts from the program's defaults and from the middle of the bounds and keeps the better end, so that the
-/// result does not depend on the shipped values. The runs keep the fitted profile. Throws SpecError when no run uses the profile.
+/// search starts from the shipped values, the program's defaults and the middle of the bounds and keeps the best end;
+/// with a group left out the shipped values, which know that group, are no start. The runs keep the fitted profile.
+/// Throws SpecError when no run uses the profile.
 ProfileFit fit_profile(const std::string& profile, std::vector<RunPrediction>& runs, const std::string& leave_out = "");
 
 /// What is left out at a time: a whole group, or the runs of one model in a group.
@@ -117,9 +118,11 @@ struct LeftOutError {
   const RunPrediction* run = nullptr;
   std::optional<double> step_error, memory_error;
 };
-/// Refits `profile` once per left-out part of its runs and predicts that part; the runs end as they were. A profile
-/// with one model only is split into five parts by inputs. With LeaveOut::group, a group that is a profile's only one is
-/// predicted by the framework's nearest other profile in `profiles`; without such a one it is missing from the result.
+/// Refits `profile` once per left-out part of its runs and predicts that part; the runs end as they were. No fit starts
+/// from the shipped values. A profile
+/// with one model only is split into five parts by inputs. With LeaveOut::group, a group that is a profile's only one
+/// is predicted by the framework's nearest other profile in `profiles`; without such a one it is missing from the
+/// result.
 std::vector<LeftOutError> left_out_errors(const std::string& profile, std::vector<RunPrediction>& runs, LeaveOut part,
                                           const ProfileSet& profiles);
 /// The same for every profile that the runs use.

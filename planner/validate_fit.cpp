@@ -78,7 +78,8 @@ void reprice(const Runs& runs, const FrameworkProfile& profile) {
 
 /// Where a search starts: at the shipped value, at the program's default, or at the middle of the bounds. A step is the
 /// slower of two parts (GPU and host, compute and communication), so that a constant of the part that does not count
-/// has no slope: one start alone can end in the wrong valley.
+/// has no slope: one start alone can end in the wrong valley. A fit that must not know some runs leaves the shipped
+/// values, which know all, out.
 using StartOf = double (*)(double shipped, double default_value, double low, double high);
 constexpr std::array<StartOf, 3> kStarts{
     [](double shipped, double, double low, double high) { return std::clamp(shipped, low, high); },
@@ -86,7 +87,10 @@ constexpr std::array<StartOf, 3> kStarts{
     [](double, double, double low, double high) { return 0.5 * (low + high); },
 };
 
-FitResult fit_kind(const Runs& members, const FrameworkProfile& shipped, FreeConstants free, AddErrors add) {
+enum class Starts : std::uint8_t { all, without_shipped };
+
+FitResult fit_kind(const Runs& members, const FrameworkProfile& shipped, FreeConstants free, AddErrors add,
+                   Starts starts) {
   const FrameworkProfile defaults;
   const std::function<std::vector<double>(const std::vector<double>&)> log_residuals =
       [&](const std::vector<double>& values) {
@@ -109,7 +113,8 @@ FitResult fit_kind(const Runs& members, const FrameworkProfile& shipped, FreeCon
   options.tolerance = 1e-5;
   std::optional<FitResult> best;
   double least = 0;
-  for (const auto start : kStarts) {
+  for (std::size_t first = starts == Starts::all ? 0 : 1; first < kStarts.size(); ++first) {
+    const auto start = kStarts[first];
     for (std::size_t i = 0; i < free.parameters.size(); ++i) {
       auto& parameter = free.parameters[i];
       parameter.start = start(shipped.*free.fields[i], defaults.*free.fields[i], parameter.low, parameter.high);
@@ -130,7 +135,7 @@ FitResult fit_kind(const Runs& members, const FrameworkProfile& shipped, FreeCon
 double median_size(const Runs& runs, AddErrors add) { return error_stats(errors_of(runs, add)).median; }
 
 /// Fits the constants of time, then those of memory; the members end with the fitted profile.
-ProfileFit fit_members(const Runs& members, const FrameworkProfile& shipped) {
+ProfileFit fit_members(const Runs& members, const FrameworkProfile& shipped, Starts starts) {
   ProfileFit fit;
   fit.profile = shipped;
   reprice(members, shipped);
@@ -150,7 +155,7 @@ ProfileFit fit_members(const Runs& members, const FrameworkProfile& shipped) {
         run->job.profile.replay_allocator = 0;  // no constant of time moves it; repricing sets it again
       }
     }
-    const auto result = fit_kind(members, shipped, free, add);
+    const auto result = fit_kind(members, shipped, free, add, starts);
     for (std::size_t i = 0; i < free.fields.size(); ++i) {
       fit.start.push_back(shipped.*free.fields[i]);
       fit.profile.*free.fields[i] = result.values[i];
@@ -255,7 +260,7 @@ ProfileFit fit_profile(const std::string& profile, std::vector<RunPrediction>& r
                     " uses the profile \"" + profile + "\"");
   }
   const FrameworkProfile shipped = members.front()->job.profile;
-  auto fit = fit_members(members, shipped);
+  auto fit = fit_members(members, shipped, leave_out.empty() ? Starts::all : Starts::without_shipped);
   Runs rest;
   for (auto& run : runs) {
     if (run.skipped.empty() && run.job.profile.name == profile) {
@@ -286,7 +291,7 @@ std::vector<LeftOutError> left_out_errors(const std::string& profile, std::vecto
     }
     if (!rest.empty()) {
       constexpr std::size_t kMostRuns = 250;
-      reprice(left_out, fit_members(thinned(rest, kMostRuns), shipped).profile);
+      reprice(left_out, fit_members(thinned(rest, kMostRuns), shipped, Starts::without_shipped).profile);
     } else if (!price_by_another(left_out, profile, profiles)) {
       continue;
     }

@@ -148,15 +148,14 @@ std::string meaning_of(const std::string& leave_out) {
                          : "group " + leave_out + " predicted by constants fitted without its runs";
 }
 
-/// Programs whose errors resemble one another.
-constexpr std::array<std::string_view, 2> kKin{"megatron megatron-deepspeed deepspeed nanotron internevo",
-                                               "fsdp torchtitan plain"};
+/// Programs whose errors resemble one another; the others are FSDP and its relatives.
+constexpr std::string_view kMegatronLike = "megatron megatron-deepspeed deepspeed nanotron internevo";
 
 bool kin(Framework a, Framework b) {
-  const auto of = [](Framework framework) {
-    return static_cast<std::size_t>(kKin.front().find(name_of(framework)) == std::string_view::npos ? 1 : 0);
+  const auto megatron_like = [](Framework framework) {
+    return kMegatronLike.find(name_of(framework)) != std::string_view::npos;
   };
-  return of(a) == of(b);
+  return megatron_like(a) == megatron_like(b);
 }
 
 /// Months since year 0 of "2023-11" or "2023".
@@ -181,7 +180,8 @@ const FrameworkProfile* nearest_known(const FrameworkProfile& profile, const Pro
   return nearest;
 }
 
-/// Sets the half widths of the 80 % intervals from left-out residuals, or from the nearest profile where there are none.
+/// Sets the half widths of the 80 % intervals from left-out residuals, or from the nearest profile where there are
+/// none.
 void set_intervals(FrameworkProfile& profile, const std::vector<LeftOutError>& errors, const ProfileSet& profiles) {
   const auto widths = interval_widths(errors);
   std::string note;

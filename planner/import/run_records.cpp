@@ -87,8 +87,8 @@ void read_model(ObjectReader in, RunRecord& record) {
     }
     model.moe = spec;
   }
-  model.ffn_hidden = static_cast<int>(
-      in.count("ffn_hidden", 1, 10000000, model.moe ? model.moe->expert_ffn : 4 * model.hidden));
+  model.ffn_hidden =
+      static_cast<int>(in.count("ffn_hidden", 1, 10000000, model.moe ? model.moe->expert_ffn : 4 * model.hidden));
   if (auto mla = in.optional_object("mla")) {
     LatentAttention latent;
     latent.q_lora = static_cast<int>(mla->count("q_lora", 0, 1000000, 0));
@@ -191,10 +191,10 @@ void read_training(ObjectReader in, RunRecord& record) {
                   : loss == "chunked" ? Loss::chunked
                                       : Loss::by_profile;
   const auto dispatcher = in.text("dispatcher", "");
-  training.dispatcher = dispatcher.empty()                  ? Dispatcher::by_profile
-                        : dispatcher == "hybridep"            ? Dispatcher::hybridep
+  training.dispatcher = dispatcher.empty()                   ? Dispatcher::by_profile
+                        : dispatcher == "hybridep"           ? Dispatcher::hybridep
                         : dispatcher.rfind("deepep", 0) == 0 ? Dispatcher::deepep
-                                                            : Dispatcher::all_to_all;
+                                                             : Dispatcher::all_to_all;
   const auto optimizer = in.text("optimizer", "adam");
   if (const auto found = value_in(kOptimizerNames, optimizer)) {
     record.layout.optimizer = *found;
@@ -203,8 +203,7 @@ void read_training(ObjectReader in, RunRecord& record) {
   }
   const auto offload = in.text("offload", "none");
   if (offload != "none") {
-    record.layout.offload =
-        offload.find("optimizer") != std::string::npos ? Offload::optimizer : Offload::activations;
+    record.layout.offload = offload.find("optimizer") != std::string::npos ? Offload::optimizer : Offload::activations;
   }
   if (auto overlap = in.optional_object("overlap")) {
     training.overlap_dp_grad = read_switch(*overlap, "dp_grad");
@@ -248,7 +247,8 @@ void read_layout(ObjectReader in, RunRecord& record) {
   }
   layout.sequence_parallel = in.flag("sp", false) && layout.tp > 1;
   layout.zero = static_cast<std::uint8_t>(in.count("zero", 0, 3, 0));
-  layout.shard_group = static_cast<std::int32_t>(in.count(in.has("hsdp_shard") ? "hsdp_shard" : "zero_group", 0, kMany, 0));
+  layout.shard_group =
+      static_cast<std::int32_t>(in.count(in.has("hsdp_shard") ? "hsdp_shard" : "zero_group", 0, kMany, 0));
   const auto schedule = in.text("schedule", "1f1b");
   if (const auto found = value_in(kScheduleNames, schedule)) {
     layout.schedule = layout.vpp > 1 && *found == Schedule::f1b1 ? Schedule::interleaved : *found;
@@ -381,8 +381,8 @@ RunRecord parse_line(const std::string& file, int line, const std::string& text,
           record.skipped = diagnostic.message;
         }
       } else {
-        warnings += place + ": warning: " + diagnostic.message +
-                    (diagnostic.hint.empty() ? "" : "; " + diagnostic.hint) + "\n";
+        warnings +=
+            place + ": warning: " + diagnostic.message + (diagnostic.hint.empty() ? "" : "; " + diagnostic.hint) + "\n";
       }
     }
   } catch (const SpecError& error) {

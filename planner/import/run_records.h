@@ -34,8 +34,8 @@ struct RunRecord {
   std::vector<std::string> assumed;
   std::string kernel;
   std::string skipped;  ///< why the run cannot be priced; empty when it can
-  /// Group, framework, date, model, hardware and every training key but micro-batch and recomputation, as one text: runs
-  /// of one sweep share it.
+  /// Group, framework, date, model, hardware and every training key but micro-batch and recomputation, as one text:
+  /// runs of one sweep share it.
   std::string sweep_key;
   /// The same with the layout, micro-batch and recomputation: repeats of one run share it.
   std::string input_key;

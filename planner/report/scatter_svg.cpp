@@ -37,14 +37,14 @@ struct MarkRow {
   std::string_view shape;
 };
 constexpr std::array<MarkRow, 8> kMarks{{
-    {"#0072B2", "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0"},   // circle
-    {"#D55E00", "m-3 -3h6v6h-6z"},                       // square
-    {"#009E73", "m0 -4l4 7h-8z"},                        // triangle up
-    {"#CC79A7", "m0 -4l4 4l-4 4l-4 -4z"},                // diamond
-    {"#E69F00", "m0 4l4 -7h-8z"},                        // triangle down
-    {"#56B4E9", "m-3 -3l6 6m0 -6l-6 6"},                 // cross
-    {"#000000", "m-4 0h8m-4 -4v8"},                      // plus
-    {"#8F7700", "m-3 -4h6v8h-6z"},                       // upright bar
+    {"#0072B2", "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0"},  // circle
+    {"#D55E00", "m-3 -3h6v6h-6z"},                      // square
+    {"#009E73", "m0 -4l4 7h-8z"},                       // triangle up
+    {"#CC79A7", "m0 -4l4 4l-4 4l-4 -4z"},               // diamond
+    {"#E69F00", "m0 4l4 -7h-8z"},                       // triangle down
+    {"#56B4E9", "m-3 -3l6 6m0 -6l-6 6"},                // cross
+    {"#000000", "m-4 0h8m-4 -4v8"},                     // plus
+    {"#8F7700", "m-3 -4h6v8h-6z"},                      // upright bar
 }};
 
 struct Series {

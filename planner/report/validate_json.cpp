@@ -199,13 +199,27 @@ std::string validate_csv(const ValidateReport& report) {
   for (const auto& run : report.runs) {
     const auto& measured = run.record->measured;
     const auto f = figures_of(run);
-    const std::vector<std::string> cells{
-        run.record->id, group_name(run, report.group_by), number(measured.step_s), number(f.step), number(f.step_low),
-        number(f.step_high), number(run.step_error), number(measured.peak_mem_gib), number(f.peak),
-        number(f.allocated), number(f.reserved), number(f.device), number(f.memory_low), number(f.memory_high),
-        memory_kind_text(measured), number(run.memory_error), measured.out_of_memory ? "true" : "false",
-        run.skipped.empty() ? std::string(name_of(run.predicted_fits)) : "", run.host_bound ? "true" : "false",
-        run.record->suspect, run.skipped};
+    const std::vector<std::string> cells{run.record->id,
+                                         group_name(run, report.group_by),
+                                         number(measured.step_s),
+                                         number(f.step),
+                                         number(f.step_low),
+                                         number(f.step_high),
+                                         number(run.step_error),
+                                         number(measured.peak_mem_gib),
+                                         number(f.peak),
+                                         number(f.allocated),
+                                         number(f.reserved),
+                                         number(f.device),
+                                         number(f.memory_low),
+                                         number(f.memory_high),
+                                         memory_kind_text(measured),
+                                         number(run.memory_error),
+                                         measured.out_of_memory ? "true" : "false",
+                                         run.skipped.empty() ? std::string(name_of(run.predicted_fits)) : "",
+                                         run.host_bound ? "true" : "false",
+                                         run.record->suspect,
+                                         run.skipped};
     std::string line;
     for (const auto& cell : cells) {
       line += (&cell == &cells.front() ? "" : ",") + csv_field(cell);

@@ -176,8 +176,9 @@ std::string repeat_lines(const ValidateReport& report, const Terminal& terminal)
               std::to_string(group.repeated) + ")";
     }
   }
-  return text.empty() ? "" : "\n" + terminal.paint(Style::bold, "spread of runs with equal inputs (sets)") + "\n  " +
-                                 wrap(text, terminal.width - 2, 4) + "\n";
+  return text.empty() ? ""
+                      : "\n" + terminal.paint(Style::bold, "spread of runs with equal inputs (sets)") + "\n  " +
+                            wrap(text, terminal.width - 2, 4) + "\n";
 }
 
 std::string legend(const ValidateReport& report) {
@@ -261,8 +262,8 @@ std::string validate_markdown(const ValidateReport& report) {
 
 std::string fit_text(const ProfileFit& fit, const Terminal& terminal) {
   TextTable table;
-  table.columns = {{"constant", false, 9}, {"was", true, 5}, {"fitted", true, 9}, {"80 % interval", true, 8},
-                   {"", false, 4}};
+  table.columns = {
+      {"constant", false, 9}, {"was", true, 5}, {"fitted", true, 9}, {"80 % interval", true, 8}, {"", false, 4}};
   const auto number = [](double value) {
     std::array<char, 32> buffer{};
     std::snprintf(buffer.data(), buffer.size(), "%.4g", value);
@@ -275,8 +276,8 @@ std::string fit_text(const ProfileFit& fit, const Terminal& terminal) {
   std::string text = terminal.paint(Style::bold, "profile " + fit.profile.name) + ": " + std::to_string(fit.rows) +
                      " step times, " + std::to_string(fit.memory_rows) + " memory figures\n";
   text += fit.names.empty() ? "  no constant with bounds, or nothing to fit it to\n" : table.render(terminal, 2);
-  text += "  step median " + percent_text(fit.median_before) + " % before, " + percent_text(fit.median_after) +
-          " % after";
+  text +=
+      "  step median " + percent_text(fit.median_before) + " % before, " + percent_text(fit.median_after) + " % after";
   if (fit.memory_rows > 0) {
     text += "; memory " + percent_text(fit.memory_before) + " % before, " + percent_text(fit.memory_after) + " % after";
   }

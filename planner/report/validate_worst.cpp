@@ -25,7 +25,7 @@ std::string number(double value) {
 
 std::string needed_text(const Term& term) {
   if (term.needed < 0) {
-    return "not below 0";
+    return "0 is not enough";
   }
   return number(term.needed) + " (x " + number(term.needed / term.predicted) + ")";
 }
@@ -53,8 +53,8 @@ std::string terms_text(const std::vector<Term>& terms, std::string_view unit, co
     total += term.predicted;
   }
   for (const auto& term : terms) {
-    table.rows.push_back({std::string(term.name), number(term.predicted), percent_text(term.predicted / total),
-                          needed_text(term)});
+    table.rows.push_back(
+        {std::string(term.name), number(term.predicted), percent_text(term.predicted / total), needed_text(term)});
   }
   std::string text = table.render(terminal, 4);
   if (const auto* term = easiest(terms)) {
