@@ -10,6 +10,7 @@
 cmake_minimum_required(VERSION 3.25)
 
 cmake_path(ABSOLUTE_PATH SOURCE_DIR NORMALIZE)
+string(REGEX REPLACE "/$" "" SOURCE_DIR "${SOURCE_DIR}")
 cmake_path(ABSOLUTE_PATH BIN_DIR NORMALIZE)
 cmake_path(ABSOLUTE_PATH OUT NORMALIZE)
 set(scratch ${OUT}/scratch)
