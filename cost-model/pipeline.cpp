@@ -15,6 +15,7 @@ double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batc
       const double chunks = std::min(2 * (p - r - 1) + (v - 1) * p + 1, micro_batches * v);
       return chunks / v;
     }
+    case Schedule::zb_h1:
     case Schedule::zb_1p:
     case Schedule::zb_v:
       return std::min(p, micro_batches);
