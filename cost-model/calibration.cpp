@@ -234,8 +234,8 @@ const CollectiveCurve* Calibration::find(Collective collective, Placement placem
     return candidate.points.size() > best->points.size();
   };
   for (const CollectiveCurve& curve : curves) {
-    const bool matches = curve.collective == collective && curve.placement == placement &&
-                         curve.concurrent_groups == concurrent_groups;
+    const bool matches =
+        curve.collective == collective && curve.placement == placement && curve.concurrent_groups == concurrent_groups;
     if (matches && better(curve)) best = &curve;
   }
   return best;

@@ -54,13 +54,13 @@ struct CollectiveCurve {
   int concurrent_groups = 1;
   std::string dtype;
   bool in_place = false;
-  std::string mode;  ///< "single" or "batched"
-  std::vector<CurvePiece> pieces;   ///< ascending up_to, at most 8
-  std::vector<CurvePoint> points;   ///< measured, ascending size
-  double residual_median = 0;       ///< of the fit on its own points, relative
+  std::string mode;                ///< "single" or "batched"
+  std::vector<CurvePiece> pieces;  ///< ascending up_to, at most 8
+  std::vector<CurvePoint> points;  ///< measured, ascending size
+  double residual_median = 0;      ///< of the fit on its own points, relative
   double residual_p90 = 0;
   Source source = Source::measured;
-  std::string origin;               ///< file, command, date
+  std::string origin;  ///< file, command, date
   /// Time of a payload of `size`: log-log interpolation inside the measured range. Outside it the pieces go on from the
   /// nearest point: the first piece's line below (never more than the first point), the last slope above.
   [[nodiscard]] Seconds time(Bytes size) const;
@@ -74,7 +74,7 @@ struct GemmPoint {
 };
 struct AttentionPoint {
   int seq = 0, batch = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  std::string kernel;  ///< "cudnn", "flash2"
+  std::string kernel;                ///< "cudnn", "flash2"
   FlopsPerSecond forward, backward;  ///< causal FLOP counted once
 };
 /// A memory-bound kernel: useful bytes per second by kind ("copy", "add", "norm_forward", "adam", ...).
@@ -87,7 +87,7 @@ struct MemoryPoint {
 /// What was measured on one machine; read and written as NAME.calibration.json.
 struct Calibration {
   std::string name;
-  std::string gpu;        ///< catalogue id
+  std::string gpu;  ///< catalogue id
   int nodes = 1, gpus_per_node = 1;
   std::vector<CollectiveCurve> curves;
   std::vector<GemmPoint> gemms;
@@ -100,7 +100,8 @@ struct Calibration {
   std::string origin;
   [[nodiscard]] bool empty() const { return curves.empty() && gemms.empty() && attention.empty() && memory.empty(); }
   /// The curve measured for exactly this collective, placement and concurrency, or nullptr. Of several the one in the
-  /// place that training uses (all-reduce and broadcast in place, the others out of place), then the one with more points.
+  /// place that training uses (all-reduce and broadcast in place, the others out of place), then the one with more
+  /// points.
   [[nodiscard]] const CollectiveCurve* find(Collective collective, Placement placement, int concurrent_groups) const;
 };
 

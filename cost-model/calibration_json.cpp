@@ -106,8 +106,7 @@ std::string curve_json(const CollectiveCurve& curve) {
   add("source", quoted(name_of(curve.source)));
   add("origin", quoted(curve.origin));
   if (!curve.points.empty()) {
-    add("valid_bytes",
-        "[" + byte_count(curve.points.front().size) + ", " + byte_count(curve.points.back().size) + "]");
+    add("valid_bytes", "[" + byte_count(curve.points.front().size) + ", " + byte_count(curve.points.back().size) + "]");
   }
   add("residual_median", shortest(curve.residual_median));
   add("residual_p90", shortest(curve.residual_p90));
@@ -152,9 +151,7 @@ std::string memory_json(const MemoryPoint& point) {
 
 std::string to_json(const Calibration& calibration) {
   std::string text = "{\n  \"schema_version\": 1";
-  const auto add = [&](std::string_view key, const std::string& json) {
-    text += ",\n  " + quoted(key) + ": " + json;
-  };
+  const auto add = [&](std::string_view key, const std::string& json) { text += ",\n  " + quoted(key) + ": " + json; };
   add("name", quoted(calibration.name));
   add("gpu", quoted(calibration.gpu));
   add("nodes", std::to_string(calibration.nodes));

@@ -130,17 +130,17 @@ class Segmentation {
       const double so_far = states_[used - 1][first - 1][before].cost;
       const double cost = so_far + lines_[first][last].cost;
       if (!(cost < state.cost)) continue;
-      const bool rises = hand_over(lines_[before][first - 1], lines_[first][last], points_[first - 1].size,
-                                   points_[first].size)
-                             .has_value();
+      const bool rises =
+          hand_over(lines_[before][first - 1], lines_[first][last], points_[first - 1].size, points_[first].size)
+              .has_value();
       if (rises) state = {cost, before};
     }
   }
 
   [[nodiscard]] std::pair<double, std::size_t> end_of(std::size_t used) const {
     const std::vector<State>& ends = states_[used].back();
-    const auto best = std::min_element(ends.begin(), ends.end(),
-                                       [](const State& a, const State& b) { return a.cost < b.cost; });
+    const auto best =
+        std::min_element(ends.begin(), ends.end(), [](const State& a, const State& b) { return a.cost < b.cost; });
     return {best->cost, static_cast<std::size_t>(best - ends.begin())};
   }
 
@@ -284,8 +284,8 @@ std::optional<RankPrediction> extrapolate_ranks(const std::vector<CollectiveCurv
   });
   const GroupAtSize& nearest = groups.front();
   const CollectiveRow& row = row_of(collective);
-  const Seconds transfer = nearest.transfer * (row.wire_factor(placement.ranks()) /
-                                               row.wire_factor(nearest.curve->placement.ranks()));
+  const Seconds transfer =
+      nearest.transfer * (row.wire_factor(placement.ranks()) / row.wire_factor(nearest.curve->placement.ranks()));
   const Seconds by_ring = latency_under(groups, collective, placement, StepLaw::ring) + transfer;
   const Seconds by_tree = latency_under(groups, collective, placement, StepLaw::tree) + transfer;
 

@@ -25,15 +25,15 @@ struct FitOptions {
 };
 
 struct FitResult {
-  std::vector<double> values;      ///< fitted, in the order of the parameters, inside their bounds
-  std::vector<double> low, high;   ///< 80 % interval from the covariance, cut at the bounds; a constant that the data
-                                   ///< do not determine gets its bounds
-  double cost = 0;                 ///< sum of Huber losses at the end, in squared log units
-  double start_cost = 0;           ///< the same loss (same scale) at the start values
-  double sigma = 0;                ///< robust standard deviation of the log residuals (1.4826 x median |residual|)
+  std::vector<double> values;     ///< fitted, in the order of the parameters, inside their bounds
+  std::vector<double> low, high;  ///< 80 % interval from the covariance, cut at the bounds; a constant that the data
+                                  ///< do not determine gets its bounds
+  double cost = 0;                ///< sum of Huber losses at the end, in squared log units
+  double start_cost = 0;          ///< the same loss (same scale) at the start values
+  double sigma = 0;               ///< robust standard deviation of the log residuals (1.4826 x median |residual|)
   int iterations = 0;
   bool converged = false;
-  std::vector<bool> at_bound;      ///< ended on its low or high limit
+  std::vector<bool> at_bound;  ///< ended on its low or high limit
 };
 
 /// Fits constants to data by Levenberg-Marquardt (Marquardt 1963) on log residuals ln(predicted / measured) with Huber

@@ -81,7 +81,8 @@ CurveReport report_of(const Samples& samples, const SampleCurve& sample, const G
   warn_about_speed(report);
   if (report.curve.residual_median > kPoorFit) {
     report.warnings.push_back("the lines miss half of the points by more than " +
-                              digits(100 * report.curve.residual_median) + " %: between sizes the points themselves are "
+                              digits(100 * report.curve.residual_median) +
+                              " %: between sizes the points themselves are "
                               "used, beyond them expect that much error");
   }
   if (!sample.collective) {
@@ -144,8 +145,8 @@ std::optional<RatedComparison> compare_with_rated(const SampleCurve& sample, con
   const int ranks = curve.placement.ranks();
   const double wire = row_of(curve.collective).wire_factor(ranks);
   const BytesPerSecond bus = wire * last.size / last.time;
-  const bool one_domain = curve.placement.nodes == 1 ||
-                          (gpu != nullptr && gpu->fast_domain >= ranks && gpu->link.raw() > 0);
+  const bool one_domain =
+      curve.placement.nodes == 1 || (gpu != nullptr && gpu->fast_domain >= ranks && gpu->link.raw() > 0);
   if (one_domain) {
     if (link) return RatedComparison{"link", bus, *link, false};
     return gpu == nullptr ? std::nullopt : inside_comparison(curve.placement, *gpu, bus);
@@ -158,7 +159,8 @@ std::optional<RatedComparison> compare_with_rated(const SampleCurve& sample, con
   // What one GPU sends out of its node: of a ring or tree over whole nodes the node's traffic is shared by its GPUs; of
   // an all-to-all the blocks for other nodes; a send/recv ring crosses the boundary with one GPU.
   BytesPerSecond measured = bus / per_node;
-  if (curve.collective == Collective::all_to_all) measured = bus * (static_cast<double>(ranks - per_node) / (ranks - 1));
+  if (curve.collective == Collective::all_to_all)
+    measured = bus * (static_cast<double>(ranks - per_node) / (ranks - 1));
   if (curve.collective == Collective::send_recv) measured = bus;
   return RatedComparison{"network", measured, rated, true};
 }

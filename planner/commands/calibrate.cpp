@@ -129,8 +129,10 @@ std::string tables_text(const Calibration& calibration) {
   add(calibration.gemms.size(), "matrix products");
   add(calibration.attention.size(), "attention shapes");
   add(calibration.memory.size(), "memory-bound kernels");
-  if (calibration.launch_graph.raw() > 0) text += (text.empty() ? "" : ", ") + ("a launch in a graph " + format(calibration.launch_graph));
-  if (calibration.launch_eager.raw() > 0) text += (text.empty() ? "" : ", ") + ("a launch " + format(calibration.launch_eager));
+  if (calibration.launch_graph.raw() > 0)
+    text += (text.empty() ? "" : ", ") + ("a launch in a graph " + format(calibration.launch_graph));
+  if (calibration.launch_eager.raw() > 0)
+    text += (text.empty() ? "" : ", ") + ("a launch " + format(calibration.launch_eager));
   return text.empty() ? "" : "also: " + text + "\n";
 }
 
@@ -173,7 +175,8 @@ int print_rows(const std::vector<Samples>& samples, std::ostream& out, std::ostr
     if (samples.size() > 1) out << "# " << file.file << "\n";
     out << rows_as_tsv(*file.log);
     any = any || file.log->rows() > 0;
-    for (const std::string& warning : file.warnings) err << "warning: " << base_name(file.file) << ": " << warning << "\n";
+    for (const std::string& warning : file.warnings)
+      err << "warning: " << base_name(file.file) << ": " << warning << "\n";
     for (const BenchmarkRun& run : file.log->runs) {
       for (const ImportNote& note : run.warnings) {
         err << "warning: " << base_name(file.file) << ":" << note.line << ": " << note.text << "\n";
@@ -190,8 +193,8 @@ int run_calibrate(const PlannerOptions& options, std::ostream& out, std::ostream
   if (options.rows) return print_rows(samples, out, err);
   const GpuCatalogue catalogue = shipped_gpus();
   const GpuSpec* const gpu = gpu_of(options, samples, catalogue, err);
-  const CalibrationReport report =
-      build_calibration(samples, gpu, options.link, name_of_output(options.output.empty() ? samples[0].file : options.output));
+  const CalibrationReport report = build_calibration(
+      samples, gpu, options.link, name_of_output(options.output.empty() ? samples[0].file : options.output));
   tell_warnings(report, err);
   out << quality_table(report, Terminal::of(STDOUT_FILENO, options.color)) << links_text(report)
       << tables_text(report.calibration) << refusals_text(report);

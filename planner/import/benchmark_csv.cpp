@@ -129,8 +129,8 @@ BenchmarkLog parse_benchmark_csv(std::string name, std::string_view text) {
       row->line = number;
       log.runs.back().rows.push_back(std::move(*row));
     } else {
-      log.runs.back().warnings.push_back(
-          {number, "damaged row: expected at least a size and a time, found " + std::to_string(cells.size()) + " cells"});
+      log.runs.back().warnings.push_back({number, "damaged row: expected at least a size and a time, found " +
+                                                      std::to_string(cells.size()) + " cells"});
     }
   }
   return log;

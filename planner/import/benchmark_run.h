@@ -43,22 +43,22 @@ struct ImportNote {
 
 /// One run of a benchmark of collectives: everything that one table and its surroundings say.
 struct BenchmarkRun {
-  std::size_t line = 0;      ///< where it begins
-  std::string program;       ///< "all_reduce_perf" when the text names it
-  std::string collective;    ///< "all_reduce", "reduce", ...; empty when only the rows can tell
-  std::string section;       ///< text of a separator above the rows, "2-node"
+  std::size_t line = 0;    ///< where it begins
+  std::string program;     ///< "all_reduce_perf" when the text names it
+  std::string collective;  ///< "all_reduce", "reduce", ...; empty when only the rows can tell
+  std::string section;     ///< text of a separator above the rows, "2-node"
   std::vector<BenchmarkDevice> devices;
   std::vector<BenchmarkRow> rows;
-  bool cpu_time = false;         ///< the time column is that of the host (-C 1): not a transfer time
-  bool error_is_deviation = false;  ///< old "error"/"res" column: largest deviation instead of a count
-  bool blocking = false;         ///< waits (and counts a barrier) after each operation
-  bool graph = false;            ///< replays CUDA graphs
-  bool summary = false;          ///< the closing lines are there
-  bool failed = false;           ///< the tool reported that it could not finish
+  bool cpu_time = false;                ///< the time column is that of the host (-C 1): not a transfer time
+  bool error_is_deviation = false;      ///< old "error"/"res" column: largest deviation instead of a count
+  bool blocking = false;                ///< waits (and counts a barrier) after each operation
+  bool graph = false;                   ///< replays CUDA graphs
+  bool summary = false;                 ///< the closing lines are there
+  bool failed = false;                  ///< the tool reported that it could not finish
   std::optional<double> average_busbw;  ///< of the closing lines
   std::optional<std::int64_t> out_of_bounds;
-  std::optional<int> nranks, nnodes, local_ranks;  ///< from NCCL's own messages
-  int processes_without_mpi = 0;  ///< how many times rank 0 appeared, when more than once
+  std::optional<int> nranks, nnodes, local_ranks;    ///< from NCCL's own messages
+  int processes_without_mpi = 0;                     ///< how many times rank 0 appeared, when more than once
   std::map<std::string, std::string> configuration;  ///< key/value pairs of the configuration line
   std::map<std::string, std::string> variables;      ///< NCCL version, algorithm, protocol, NCCL_* settings seen
   std::vector<ImportNote> warnings;                  ///< damaged rows and the like, each with its line
@@ -79,12 +79,12 @@ struct BenchmarkLog {
   }
 };
 
-/// Collectives as benchmark tools spell them ("allreduce", "AllReduce", "all_reduce_perf_mpi"), in nccl-tests' spelling;
-/// empty when `text` names none.
+/// Collectives as benchmark tools spell them ("allreduce", "AllReduce", "all_reduce_perf_mpi"), in nccl-tests'
+/// spelling; empty when `text` names none.
 std::string benchmark_collective(const std::string& text);
 
-/// The rows as tab-separated text with a header line: run, line, size, count, type, redop, root, then time, algbw, busbw
-/// and wrong out of place and in place. Numbers as read, absent ones as "-".
+/// The rows as tab-separated text with a header line: run, line, size, count, type, redop, root, then time, algbw,
+/// busbw and wrong out of place and in place. Numbers as read, absent ones as "-".
 std::string rows_as_tsv(const BenchmarkLog& log);
 
 /// Splits at blanks.

@@ -259,8 +259,8 @@ class CommBenchFile {
       SampleCurve& sample = rows.sample;
       for (const auto& [bytes, point] : rows.points) sample.curve.points.push_back(point);
       if (rows.wrong > 0) {
-        sample.refusal = "wrong results in " + std::to_string(rows.wrong) + (rows.wrong == 1 ? " row" : " rows") + ", first in line " +
-                         std::to_string(rows.first_wrong_line);
+        sample.refusal = "wrong results in " + std::to_string(rows.wrong) + (rows.wrong == 1 ? " row" : " rows") +
+                         ", first in line " + std::to_string(rows.first_wrong_line);
       }
       if (rows.budget > 0) {
         sample.warnings.push_back(std::to_string(rows.budget) + " of " + std::to_string(sample.rows) +

@@ -7,11 +7,11 @@ namespace tpplan {
 
 namespace {
 
-constexpr double kOutlierWithTwin = 1.3;    // slower than its neighbours and than the other place by this factor
-constexpr double kOutlierAlone = 1.8;       // slower than its neighbours, where there is no other place
-constexpr double kFall = 0.75;              // a larger message that takes less than this share of the time before
-constexpr double kCollapse = 0.5;           // bandwidth at the largest size over the best one
-constexpr double kImpossible = 20e12;       // bytes/s: no link and no memory of one GPU is as fast
+constexpr double kOutlierWithTwin = 1.3;  // slower than its neighbours and than the other place by this factor
+constexpr double kOutlierAlone = 1.8;     // slower than its neighbours, where there is no other place
+constexpr double kFall = 0.75;            // a larger message that takes less than this share of the time before
+constexpr double kCollapse = 0.5;         // bandwidth at the largest size over the best one
+constexpr double kImpossible = 20e12;     // bytes/s: no link and no memory of one GPU is as fast
 
 std::string microseconds(Seconds time) { return format(time); }
 

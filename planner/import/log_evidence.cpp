@@ -17,18 +17,32 @@ struct TypeRow {
   std::string_view name;
   int bytes;
 };
-constexpr std::array<TypeRow, 19> kTypeTable{{{"int8", 1},     {"uint8", 1},    {"char", 1},     {"f8e4m3", 1},
-                                              {"f8e5m2", 1},   {"fp8_e4m3", 1}, {"fp8_e5m2", 1}, {"half", 2},
-                                              {"bfloat16", 2}, {"fp16", 2},     {"bf16", 2},     {"float", 4},
-                                              {"fp32", 4},     {"int32", 4},    {"uint32", 4},   {"int", 4},
-                                              {"double", 8},   {"int64", 8},    {"uint64", 8}}};
+constexpr std::array<TypeRow, 19> kTypeTable{{{"int8", 1},
+                                              {"uint8", 1},
+                                              {"char", 1},
+                                              {"f8e4m3", 1},
+                                              {"f8e5m2", 1},
+                                              {"fp8_e4m3", 1},
+                                              {"fp8_e5m2", 1},
+                                              {"half", 2},
+                                              {"bfloat16", 2},
+                                              {"fp16", 2},
+                                              {"bf16", 2},
+                                              {"float", 4},
+                                              {"fp32", 4},
+                                              {"int32", 4},
+                                              {"uint32", 4},
+                                              {"int", 4},
+                                              {"double", 8},
+                                              {"int64", 8},
+                                              {"uint64", 8}}};
 
 /// How the payload of an operation relates to its count argument and its bus bandwidth.
 struct OperationRow {
   std::string_view name;
   double bus_scale;
-  bool bus_ring;          // times (n-1)/n
-  bool count_is_per_rank; // size = count * n elements
+  bool bus_ring;           // times (n-1)/n
+  bool count_is_per_rank;  // size = count * n elements
 };
 constexpr std::array<OperationRow, 10> kOperations{{
     {"all_reduce", 2, true, false},
@@ -111,8 +125,8 @@ std::vector<std::string> possible_operations(const RowGroup& group) {
     if (group.redop.empty()) return {"all_gather", "alltoall", "gather", "scatter"};
     return {"all_gather", "alltoall", "gather", "scatter"};
   }
-  if (group.root && *group.root >= 0) return reduces ? std::vector<std::string>{"reduce", "broadcast"}
-                                                     : std::vector<std::string>{"broadcast", "reduce"};
+  if (group.root && *group.root >= 0)
+    return reduces ? std::vector<std::string>{"reduce", "broadcast"} : std::vector<std::string>{"broadcast", "reduce"};
   if (ratio > 1.02) return {"all_reduce"};
   if (unchecked) return {"sendrecv", "alltoall"};
   if (reduces) return {"all_reduce", "sendrecv", "reduce_scatter", "reduce"};
@@ -151,8 +165,8 @@ RatioBounds ratio_bounds(const RowGroup& group) {
       algbw = figures.algbw;
       relative = 0.0051 / algbw;
     }
-    rows.push_back({(figures.busbw - 0.0051) / (algbw * (1 + relative)),
-                    (figures.busbw + 0.0051) / (algbw * (1 - relative))});
+    rows.push_back(
+        {(figures.busbw - 0.0051) / (algbw * (1 + relative)), (figures.busbw + 0.0051) / (algbw * (1 - relative))});
   });
   if (rows.empty()) return {};
   RatioBounds bounds{0, 1e9};
@@ -165,7 +179,8 @@ RatioBounds ratio_bounds(const RowGroup& group) {
   std::sort(rows.begin(), rows.end(),
             [](const RatioBounds& a, const RatioBounds& b) { return a.high - a.low < b.high - b.low; });
   std::vector<double> middles;
-  for (std::size_t i = 0; i <= rows.size() / 2 && i < rows.size(); ++i) middles.push_back((rows[i].low + rows[i].high) / 2);
+  for (std::size_t i = 0; i <= rows.size() / 2 && i < rows.size(); ++i)
+    middles.push_back((rows[i].low + rows[i].high) / 2);
   const double middle = median(middles);
   return {middle * (1 - 1e-4), middle * (1 + 1e-4)};
 }
@@ -179,14 +194,16 @@ std::optional<int> ranks_in_bounds(double scale, const RatioBounds& bounds) {
   if (most > 1.6 * fewest + 1) return std::nullopt;  // not told
   for (const int multiple : {8, 2}) {
     const double candidate = std::round(middle / multiple) * multiple;
-    if (candidate >= fewest - 1e-6 && candidate <= most + 1e-6 && candidate >= multiple) return static_cast<int>(candidate);
+    if (candidate >= fewest - 1e-6 && candidate <= most + 1e-6 && candidate >= multiple)
+      return static_cast<int>(candidate);
   }
   return std::max(1, static_cast<int>(std::lround(middle)));
 }
 
 std::string file_name_of(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
-// ---- ranks and placement ----------------------------------------------------------------------------------------------
+// ---- ranks and placement
+// ----------------------------------------------------------------------------------------------
 
 /// Ranks of group 0 by host, in rank order.
 std::map<std::string, std::vector<const BenchmarkDevice*>> hosts_of_group(const BenchmarkRun& run, int group) {
@@ -203,9 +220,8 @@ std::optional<int> configured_gpus(const BenchmarkRun& run);
 /// the GPUs per process.
 int gpus_per_line(const BenchmarkRun& run) {
   const int configured = configured_gpus(run).value_or(1);
-  const bool first_ones = std::all_of(run.devices.begin(), run.devices.end(), [&](const BenchmarkDevice& device) {
-    return device.rank % configured == 0;
-  });
+  const bool first_ones = std::all_of(run.devices.begin(), run.devices.end(),
+                                      [&](const BenchmarkDevice& device) { return device.rank % configured == 0; });
   return first_ones ? configured : 1;
 }
 
@@ -312,12 +328,14 @@ int ranks_of_group(const BenchmarkRun& run, const RowGroup& group, const std::st
   if (devices.listed > 0) return run.nranks.value_or(devices.implied);
   if (run.nranks) return *run.nranks;
   if (remarked.ranks) {
-    evidence.warning = std::to_string(*remarked.ranks) + " ranks by the comment in line " + std::to_string(remarked.line);
+    evidence.warning =
+        std::to_string(*remarked.ranks) + " ranks by the comment in line " + std::to_string(remarked.line);
     return *remarked.ranks;
   }
   const std::optional<int> configured = configured_gpus(run);
   if (configured && *configured > 1) {
-    evidence.warning = "no device list: " + std::to_string(*configured) + " ranks by the configuration line, if it ran "
+    evidence.warning = "no device list: " + std::to_string(*configured) +
+                       " ranks by the configuration line, if it ran "
                        "as one process";
     return *configured;
   }
@@ -425,7 +443,8 @@ RemarkedMachine machine_in_remarks(const std::vector<ImportNote>& remarks) {
       const bool small = number && *number >= 1 && *number <= (1 << 20);
       if (small && digits + 1 == word.size() && word[digits] == 'x') multiples.push_back(static_cast<int>(*number));
       const auto names_nodes = [&](std::size_t at) { return at < words.size() && words[at].rfind("node", 0) == 0; };
-      if (small && digits == word.size() && (names_nodes(i + 1) || names_nodes(i + 2))) nodes = static_cast<int>(*number);
+      if (small && digits == word.size() && (names_nodes(i + 1) || names_nodes(i + 2)))
+        nodes = static_cast<int>(*number);
       if (word == "one" && names_nodes(i + 1)) nodes = 1;
     }
     if (multiples.empty()) continue;

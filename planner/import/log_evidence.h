@@ -35,7 +35,8 @@ struct PlacementEvidence {
 PlacementEvidence placement_of(const BenchmarkLog& log, const BenchmarkRun& run, const RowGroup& group,
                                const std::string& operation, const ImportOptions& options);
 
-/// What a comment says about the machine: "16x V100 32GB (2x p3dn.24xlarge)", "8x H100 SXM, one node", "2 nodes x 8 GPUs".
+/// What a comment says about the machine: "16x V100 32GB (2x p3dn.24xlarge)", "8x H100 SXM, one node", "2 nodes x 8
+/// GPUs".
 struct RemarkedMachine {
   std::size_t line = 0;
   std::optional<int> ranks, nodes;

@@ -30,11 +30,10 @@ void remove_colours(std::string& text) {
 void normalise_blanks(std::string& text) {
   remove_colours(text);
   replace_all(text, "&nbsp;", " ");
-  replace_all(text, "\xc2\xa0", " ");      // no-break space in UTF-8
-  replace_all(text, "\xe2\x80\x8b", "");   // zero-width space
+  replace_all(text, "\xc2\xa0", " ");     // no-break space in UTF-8
+  replace_all(text, "\xe2\x80\x8b", "");  // zero-width space
   std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\t' || c == '\r' || c == '\0' || c == '|'; },
-                  ' ');
+      text.begin(), text.end(), [](char c) { return c == '\t' || c == '\r' || c == '\0' || c == '|'; }, ' ');
   const std::size_t first = text.find_first_not_of(' ');
   if (first != std::string::npos && text.compare(first, 3, "```") == 0) text.clear();
 }

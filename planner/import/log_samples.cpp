@@ -10,7 +10,7 @@ namespace tpplan {
 
 namespace {
 
-constexpr double kBadDeviation = 0.1;      // an old "error" column says so much for a wrong result
+constexpr double kBadDeviation = 0.1;  // an old "error" column says so much for a wrong result
 constexpr std::size_t kNotesPerRun = 4;
 
 struct CollectiveSpelling {
@@ -18,9 +18,12 @@ struct CollectiveSpelling {
   Collective collective;
 };
 constexpr CollectiveSpelling kFitted[] = {
-    {"all_reduce", Collective::all_reduce},   {"all_gather", Collective::all_gather},
-    {"reduce_scatter", Collective::reduce_scatter}, {"alltoall", Collective::all_to_all},
-    {"sendrecv", Collective::send_recv},      {"broadcast", Collective::broadcast},
+    {"all_reduce", Collective::all_reduce},
+    {"all_gather", Collective::all_gather},
+    {"reduce_scatter", Collective::reduce_scatter},
+    {"alltoall", Collective::all_to_all},
+    {"sendrecv", Collective::send_recv},
+    {"broadcast", Collective::broadcast},
 };
 
 std::optional<Collective> collective_of(const std::string& operation) {
@@ -107,14 +110,16 @@ class GroupCheck {
                          std::abs(product / factor - 1) <= digits;
         old_bandwidth = old_bandwidth || old;
         const bool time_fits = run_.cpu_time || std::abs(product - 1) <= digits || old;
-        const bool bus_fits = old || figures.algbw < 0.5 ||
-                              std::abs(figures.busbw / figures.algbw - factor) <= 0.002 + 0.006 * (1 + factor) / figures.algbw;
+        const bool bus_fits =
+            old || figures.algbw < 0.5 ||
+            std::abs(figures.busbw / figures.algbw - factor) <= 0.002 + 0.006 * (1 + factor) / figures.algbw;
         if (time_fits && bus_fits) continue;
         if (off == 0) first = row->line;
         ++off;
       }
     }
-    if (old_bandwidth) warnings_.emplace_back("algbw and busbw are those of old versions: recomputed from time and size");
+    if (old_bandwidth)
+      warnings_.emplace_back("algbw and busbw are those of old versions: recomputed from time and size");
     if (off == 0) return;
     const std::string what = std::to_string(off) + " of " + std::to_string(checked) +
                              " figures contradict size, time and " + std::to_string(ranks_) + " ranks, first in line " +
@@ -138,8 +143,9 @@ class GroupCheck {
       if (group_.rows[i]->size > group_.rows[i - 1]->size) ++rises;
     }
     if (restarts > 0 && rises > 0) {
-      refusal_ = "sizes go up and down within one table: several processes that do not know of each other (built without "
-                 "MPI?) wrote into one file";
+      refusal_ =
+          "sizes go up and down within one table: several processes that do not know of each other (built without "
+          "MPI?) wrote into one file";
     }
   }
 
@@ -217,7 +223,8 @@ void add_run_notes(const BenchmarkLog& log, const BenchmarkRun& run, std::vector
     warnings.push_back("the run did not finish: " + at_line(log.failures[0].line, log.failures[0].text));
   }
   if (run.cpu_time) {
-    warnings.emplace_back("the time column is that of the host (-C 1): times are taken from the bandwidths, small sizes left out");
+    warnings.emplace_back(
+        "the time column is that of the host (-C 1): times are taken from the bandwidths, small sizes left out");
   }
   if (run.blocking) warnings.emplace_back("blocking mode (-z): each time includes a wait, and with -z 1 a barrier");
 }

@@ -87,7 +87,8 @@ void read_gemms(ArrayReader array, Samples& samples) {
     const double n = row.number("n", 1, kMostCount);
     const double k = row.number("k", 1, kMostCount);
     if (row.has("s")) {
-      list.add(m, n, k, short_dtype(row.text("dtype", "bf16")), row.text("kind", "forward"), row.number("s", 1e-12, kMost));
+      list.add(m, n, k, short_dtype(row.text("dtype", "bf16")), row.text("kind", "forward"),
+               row.number("s", 1e-12, kMost));
     }
     for (const GemmTimeKey& column : kGemmTimes) {
       const std::optional<double> seconds = seconds_of(row, column.key);
@@ -188,8 +189,8 @@ void read_collectives(ArrayReader array, int world, Samples& samples) {
     curve.mode = "batched";
     for (const auto& [bytes, repeats] : times[name]) {
       const Seconds middle(nearest_rank(repeats, 0.5));
-      curve.points.push_back({Bytes(bytes), middle, Seconds(nearest_rank(repeats, 0.05)),
-                              Seconds(nearest_rank(repeats, 0.95))});
+      curve.points.push_back(
+          {Bytes(bytes), middle, Seconds(nearest_rank(repeats, 0.05)), Seconds(nearest_rank(repeats, 0.95))});
       sample.rows += repeats.size();
     }
     if (known == nullptr) {

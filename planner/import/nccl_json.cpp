@@ -120,10 +120,9 @@ BenchmarkRow result_row(ObjectReader row, bool& cpu_time) {
 }
 
 void read_config(ObjectReader config, BenchmarkRun& run) {
-  static constexpr std::array<const char*, 11> kKeys{"nthreads",     "ngpus",      "minimum_bytes",
-                                                     "maximum_bytes", "step_factor", "step_bytes",
-                                                     "warmup_iters", "iterations", "aggregated_iterations",
-                                                     "validation",   "graph"};
+  static constexpr std::array<const char*, 11> kKeys{
+      "nthreads",     "ngpus",      "minimum_bytes",         "maximum_bytes", "step_factor", "step_bytes",
+      "warmup_iters", "iterations", "aggregated_iterations", "validation",    "graph"};
   for (const char* const key : kKeys) {
     if (config.is_number(key)) run.configuration[key] = std::to_string(config.count(key, 0, kMany));
   }

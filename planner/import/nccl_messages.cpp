@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t kMostWarnings = 20;
 // The order of NCCL_ALGO_* and NCCL_PROTO_* in NCCL's device.h: older messages print the number.
-constexpr std::array<std::string_view, 7> kAlgorithms{"Tree",  "Ring",      "CollNetDirect", "CollNetChain",
-                                                      "NVLS", "NVLSTree", "PAT"};
+constexpr std::array<std::string_view, 7> kAlgorithms{"Tree",     "Ring", "CollNetDirect", "CollNetChain", "NVLS",
+                                                      "NVLSTree", "PAT"};
 constexpr std::array<std::string_view, 3> kProtocols{"LL", "LL128", "Simple"};
 
 template <std::size_t N>
@@ -40,7 +40,8 @@ void NcclMessages::read(std::size_t line, const std::string& message) {
   const std::size_t warn = message.find("NCCL WARN");
   if (warn != std::string::npos) {
     const std::string text = message.substr(warn);
-    const bool told = std::any_of(warnings_.begin(), warnings_.end(), [&](const ImportNote& n) { return n.text == text; });
+    const bool told =
+        std::any_of(warnings_.begin(), warnings_.end(), [&](const ImportNote& n) { return n.text == text; });
     if (!told && warnings_.size() < kMostWarnings) warnings_.push_back({line, text});
     return;
   }
@@ -86,7 +87,8 @@ void NcclMessages::read_choice(const std::string& message) {
   const std::optional<double> bytes = number_in(message.substr(begin + 1, arrow - begin - 1));
   const std::vector<std::string> words = words_of(message.substr(arrow));
   if (!bytes || (largest_ && largest_->bytes > *bytes)) return;
-  largest_ = Choice{*bytes, named(kAlgorithms, word_after(words, "Algo")), named(kProtocols, word_after(words, "proto"))};
+  largest_ =
+      Choice{*bytes, named(kAlgorithms, word_after(words, "Algo")), named(kProtocols, word_after(words, "proto"))};
 }
 
 void NcclMessages::describe(BenchmarkRun& run) {

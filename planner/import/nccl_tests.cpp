@@ -12,8 +12,8 @@ namespace tpplan {
 
 namespace {
 
-constexpr std::array<std::string_view, 12> kTypes{"int8",  "uint8",  "int32", "uint32",   "int64", "uint64",
-                                                  "half",  "float",  "double", "bfloat16", "char",  "int"};
+constexpr std::array<std::string_view, 12> kTypes{"int8", "uint8", "int32",  "uint32",   "int64", "uint64",
+                                                  "half", "float", "double", "bfloat16", "char",  "int"};
 
 bool is_type(const std::string& word) {
   const bool fp8 = word.rfind("f8e", 0) == 0 || word.rfind("fp8", 0) == 0;  // their spellings differ by build
@@ -319,13 +319,13 @@ class NcclTestsParser {
     const auto group = std::find(rank, on, "Group");
     if (on - group > 1) device.group = static_cast<int>(integer_in(group[1]).value_or(0));
     if (words.end() - device_word > 2) device.bus_id = device_word[2];
-    for (auto word = device_word + std::min<std::ptrdiff_t>(3, words.end() - device_word); word != words.end(); ++word) {
+    for (auto word = device_word + std::min<std::ptrdiff_t>(3, words.end() - device_word); word != words.end();
+         ++word) {
       device.model += (device.model.empty() ? "" : " ") + *word;
     }
     if (device.rank == 0 && device.group == 0) {
-      const auto first = std::count_if(run().devices.begin(), run().devices.end(), [](const BenchmarkDevice& d) {
-        return d.rank == 0 && d.group == 0;
-      });
+      const auto first = std::count_if(run().devices.begin(), run().devices.end(),
+                                       [](const BenchmarkDevice& d) { return d.rank == 0 && d.group == 0; });
       if (first > 0) run().processes_without_mpi = static_cast<int>(first) + 1;
     }
     run().devices.push_back(std::move(device));
@@ -385,8 +385,9 @@ class NcclTestsParser {
   }
 
   void read_failure(const LogLine& line) {
-    static constexpr std::array<std::string_view, 6> kSigns{
-        "Test NCCL failure", "Test CUDA failure", ": Test failure", "Test timeout", "Invalid number of GPUs", "# error:"};
+    static constexpr std::array<std::string_view, 6> kSigns{"Test NCCL failure",      "Test CUDA failure",
+                                                            ": Test failure",         "Test timeout",
+                                                            "Invalid number of GPUs", "# error:"};
     for (const std::string_view sign : kSigns) {
       if (!contains(line.text, sign)) continue;
       if (!run().summary) run().failed = true;
@@ -419,7 +420,8 @@ class NcclTestsParser {
   void read_remark(const LogLine& line) {
     constexpr std::size_t kMostRemarks = 20;
     const bool comment = line.text[line.text.find_first_not_of(' ')] == '#';
-    if (comment && log_.rows() == 0 && log_.remarks.size() < kMostRemarks) log_.remarks.push_back({line.number, line.text});
+    if (comment && log_.rows() == 0 && log_.remarks.size() < kMostRemarks)
+      log_.remarks.push_back({line.number, line.text});
   }
 
   void read_separator(const LogLine& line) {

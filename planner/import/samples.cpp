@@ -46,7 +46,8 @@ bool looks_like_csv(const std::string& text) {
 
 /// Names a tool whose tables look alike but mean something else; empty when there is none.
 std::string other_tool(const std::string& text) {
-  if (contains(text, "data_size(Bytes)") && contains(text, "alg_bandwidth")) return "the HCCL performance test (Ascend)";
+  if (contains(text, "data_size(Bytes)") && contains(text, "alg_bandwidth"))
+    return "the HCCL performance test (Ascend)";
   if (contains(text, "nccom-test")) return "nccom-test (Trainium)";
   if (contains(text, "<html") || contains(text, "<!DOCTYPE")) return "a web page: save the text itself";
   return "";
@@ -76,7 +77,8 @@ Samples parse_samples(const std::string& name, std::string text, const ImportOpt
   Samples samples = samples_of_log(parse_nccl_tests(name, text), options);
   if (!samples.log->runs.empty() || !samples.warnings.empty()) return samples;
   if (!other.empty()) throw SpecError(name + ": output of " + other + ", which is not read");
-  throw SpecError(name + ": no table of measurements: expected output of nccl-tests, rccl-tests, OSU or IMB, comm-bench " +
+  throw SpecError(name +
+                  ": no table of measurements: expected output of nccl-tests, rccl-tests, OSU or IMB, comm-bench " +
                   "samples, or a microbenchmark list");
 }
 

@@ -11,21 +11,21 @@ namespace tpplan {
 
 /// One measured curve on its way into a calibration, with what is to be said about it.
 struct SampleCurve {
-  std::string operation;                ///< as nccl-tests names it; some are no collective of a training step
-  std::optional<Collective> collective; ///< nothing for those (reduce, gather, scatter)
-  CollectiveCurve curve;                ///< points in ascending size; not fitted yet
-  std::size_t rows = 0;                 ///< rows of the table that belong to it
+  std::string operation;                 ///< as nccl-tests names it; some are no collective of a training step
+  std::optional<Collective> collective;  ///< nothing for those (reduce, gather, scatter)
+  CollectiveCurve curve;                 ///< points in ascending size; not fitted yet
+  std::size_t rows = 0;                  ///< rows of the table that belong to it
   std::vector<std::string> warnings;
-  std::string refusal;                  ///< why it cannot be used, empty when it can
-  bool own_statistics = false;          ///< every point rests on many samples of its own: noise is told, not refused
-  double network_gbps = 0;              ///< rate of the network adapters of one node as its log tells, Gbit/s; 0 unknown
+  std::string refusal;          ///< why it cannot be used, empty when it can
+  bool own_statistics = false;  ///< every point rests on many samples of its own: noise is told, not refused
+  double network_gbps = 0;      ///< rate of the network adapters of one node as its log tells, Gbit/s; 0 unknown
 };
 
 /// Everything that one file of measurements holds.
 struct Samples {
   std::string file;
-  std::string tool;       ///< "nccl-tests", "comm-bench", ...
-  std::string gpu_model;  ///< as the driver prints it, empty when the file does not tell
+  std::string tool;                  ///< "nccl-tests", "comm-bench", ...
+  std::string gpu_model;             ///< as the driver prints it, empty when the file does not tell
   int nodes = 0, gpus_per_node = 0;  ///< of the machine, 0 when the file does not tell
   std::vector<SampleCurve> curves;
   std::vector<GemmPoint> gemms;
@@ -46,8 +46,8 @@ struct ImportOptions {
 };
 
 /// Reads a file of measurements of any known kind: comm-bench samples, nccl-tests or rccl-tests text, JSON or CSV, OSU
-/// and IMB tables, lists of a GPU microbenchmark. Throws SpecError when it is none of them, naming the line and what was
-/// expected.
+/// and IMB tables, lists of a GPU microbenchmark. Throws SpecError when it is none of them, naming the line and what
+/// was expected.
 Samples read_samples(const std::string& path, const ImportOptions& options);
 Samples parse_samples(const std::string& name, std::string text, const ImportOptions& options);
 

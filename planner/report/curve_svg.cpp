@@ -131,11 +131,12 @@ std::string frame(const Axes& axes) {
 /// A mark around a point; the shape changes with the curve.
 std::string mark(std::size_t index, double x, double y) {
   const char* const colour = kColours[index % kColours.size()];
-  const std::string paint = std::string("\" fill=\"") + (index < kColours.size() ? colour : "none") + "\" stroke=\"" +
-                            colour + "\"/>";
+  const std::string paint =
+      std::string("\" fill=\"") + (index < kColours.size() ? colour : "none") + "\" stroke=\"" + colour + "\"/>";
   constexpr double r = 3.2;
   switch (index % 4) {
-    case 0: return "<circle cx=\"" + fixed(x) + "\" cy=\"" + fixed(y) + "\" r=\"" + fixed(r) + paint;
+    case 0:
+      return "<circle cx=\"" + fixed(x) + "\" cy=\"" + fixed(y) + "\" r=\"" + fixed(r) + paint;
     case 1:
       return "<rect x=\"" + fixed(x - r) + "\" y=\"" + fixed(y - r) + "\" width=\"" + fixed(2 * r) + "\" height=\"" +
              fixed(2 * r) + paint;

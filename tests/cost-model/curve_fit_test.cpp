@@ -39,8 +39,8 @@ TEST_CASE("a line through exact points gives back latency and slope") {
 }
 
 TEST_CASE("a line never has a negative latency") {
-  // The free line through (1, 1) and (2, 4) is 3 S - 2. Without latency the best slope minimises (1 - b)^2 + (1 - b/2)^2:
-  // 2(1 - b) + (1 - b/2) = 0, b = 6/5.
+  // The free line through (1, 1) and (2, 4) is 3 S - 2. Without latency the best slope minimises (1 - b)^2 + (1 -
+  // b/2)^2: 2(1 - b) + (1 - b/2) = 0, b = 6/5.
   const LineFit line = fit_line({point(1, 1), point(2, 4)}, 0, 2);
   CHECK(line.latency.raw() == 0);
   CHECK(line.seconds_per_byte == doctest::Approx(1.2));
@@ -71,9 +71,7 @@ TEST_CASE("two regimes give two pieces that meet at their crossing") {
   CHECK(pieces[1].up_to == points.back().size);
 }
 
-TEST_CASE("one regime is not cut into pieces") {
-  CHECK(fit_pieces(ring_curve(2, 8).points, 1.875, 3).size() == 1);
-}
+TEST_CASE("one regime is not cut into pieces") { CHECK(fit_pieces(ring_curve(2, 8).points, 1.875, 3).size() == 1); }
 
 TEST_CASE("pieces never fall with size even where the points do") {
   // A switch of algorithm that makes larger messages faster, as MI300X shows at 1 KiB.

@@ -49,8 +49,8 @@ TEST_CASE("two outliers of ten times move a robust fit by less than three per ce
 TEST_CASE("a constant that the data do not determine keeps its start and gets its bounds as interval") {
   const LineData data;
   const auto residuals = [&](const std::vector<double>& p) { return data({p[0], p[1]}); };
-  const FitResult fit =
-      fit_parameters({{"latency", 1e-5, 1e-7, 1e-2}, {"bandwidth", 1e11, 1e8, 1e13}, {"unused", 0.5, 0.1, 0.9}}, residuals);
+  const FitResult fit = fit_parameters(
+      {{"latency", 1e-5, 1e-7, 1e-2}, {"bandwidth", 1e11, 1e8, 1e13}, {"unused", 0.5, 0.1, 0.9}}, residuals);
   CHECK(fit.values[2] == doctest::Approx(0.5));
   CHECK(fit.low[2] == doctest::Approx(0.1));
   CHECK(fit.high[2] == doctest::Approx(0.9));

@@ -61,10 +61,10 @@ std::string sample_row(double bytes, double seconds, const std::string& check = 
   std::ostringstream row;
   row << R"({"collective":"all_reduce","dtype":"bf16","bytes":)" << bytes
       << R"(,"ranks":8,"group":"world","placement":{"nodes":2,"gpus_per_node":4,"stride":1},"concurrent":1,)"
-      << R"("mode":"single","in_place":true,"median_s":)" << seconds << R"(,"p5_s":)" << 0.9 * seconds
-      << R"(,"p95_s":)" << 1.2 * seconds << R"(,"min_s":)" << 0.8 * seconds
-      << R"(,"n":50,"stopped_by":"interval","algbw_gbs":1,"busbw_gbs":1,"check":")" << check
-      << R"(","samples_s":[)" << seconds << "]}\n";
+      << R"("mode":"single","in_place":true,"median_s":)" << seconds << R"(,"p5_s":)" << 0.9 * seconds << R"(,"p95_s":)"
+      << 1.2 * seconds << R"(,"min_s":)" << 0.8 * seconds
+      << R"(,"n":50,"stopped_by":"interval","algbw_gbs":1,"busbw_gbs":1,"check":")" << check << R"(","samples_s":[)"
+      << seconds << "]}\n";
   return row.str();
 }
 
@@ -115,7 +115,8 @@ TEST_CASE("held-out sizes of the collected logs are predicted within three per c
   CHECK(nearest_rank(medians, 0.9) <= 0.10);
   // One rank, wrong results, an unstable run: nothing else may be refused.
   REQUIRE(refused.size() == 5);
-  CHECK(has(refused[0], "dgx-roce-16-allreduce-oldfmt-unstable-small.txt: unstable: time falls by more than a quarter"));
+  CHECK(
+      has(refused[0], "dgx-roce-16-allreduce-oldfmt-unstable-small.txt: unstable: time falls by more than a quarter"));
   CHECK(has(refused[1], "gh200-slingshot-2-allreduce-wrong.txt: wrong results in 1 row, first in line 27"));
   CHECK(has(refused[2], "h100-1rank-sendrecv-bf16-overflow-mislabelled.txt"));
   CHECK(has(refused[3], "rtx2080ti-pcie-1-reduce-1rank.txt: one rank: nothing was sent over a link"));
@@ -190,8 +191,8 @@ TEST_CASE("groups of a split are counted and keep their stride") {
     const double size = std::exp2(i);
     const double time = size / 10e9 * 1e6;
     std::ostringstream row;
-    row << std::fixed << static_cast<long long>(size) << " " << static_cast<long long>(size / 4) << " float sum -1 " << time
-        << " 10.00 10.00 0 " << time << " 10.00 10.00 0\n";
+    row << std::fixed << static_cast<long long>(size) << " " << static_cast<long long>(size / 4) << " float sum -1 "
+        << time << " 10.00 10.00 0 " << time << " 10.00 10.00 0\n";
     text += row.str();
   }
   const Samples samples = parse_samples("all_reduce.txt", text, {});
@@ -215,7 +216,8 @@ TEST_CASE("a run that was repeated after a crash is no run without MPI") {
   REQUIRE_FALSE(repeated.curves.empty());
   CHECK(repeated.curves[0].refusal.empty());
   CHECK(repeated.curves[0].curve.placement == Placement{1, 2, 1});
-  const Samples apart = parse_samples("all_reduce.log", devices + devices + table + table.substr(table.find('\n') + 1), {});
+  const Samples apart =
+      parse_samples("all_reduce.log", devices + devices + table + table.substr(table.find('\n') + 1), {});
   REQUIRE_FALSE(apart.curves.empty());
   CHECK(has(apart.curves[0].refusal, "built without MPI"));
 }
@@ -254,7 +256,8 @@ TEST_CASE("host times are replaced by those of the bandwidth") {
 }
 
 TEST_CASE("a slow network is compared with its rated speed") {
-  // Two nodes of one GPU each: all-reduce of n = 2 has a wire factor of 1, so 3.625 GB/s are 29 Gbit/s of bus bandwidth.
+  // Two nodes of one GPU each: all-reduce of n = 2 has a wire factor of 1, so 3.625 GB/s are 29 Gbit/s of bus
+  // bandwidth.
   SampleCurve sample;
   sample.operation = "all_reduce";
   sample.collective = Collective::all_reduce;
@@ -320,9 +323,8 @@ TEST_CASE("lists of a microbenchmark become tables and curves") {
   CHECK(std::any_of(one.gemms.begin(), one.gemms.end(), [](const GemmPoint& g) { return g.kind == "wgrad"; }));
   CHECK(std::any_of(one.gemms.begin(), one.gemms.end(), [](const GemmPoint& g) { return g.dtype == "fp8"; }));
   CHECK(std::any_of(one.gemms.begin(), one.gemms.end(), [](const GemmPoint& g) { return g.dtype == "tf32"; }));
-  CHECK(std::any_of(one.attention.begin(), one.attention.end(), [](const AttentionPoint& a) {
-    return a.kernel == "flash2" && a.kv_heads == 1 && a.heads == 4;
-  }));
+  CHECK(std::any_of(one.attention.begin(), one.attention.end(),
+                    [](const AttentionPoint& a) { return a.kernel == "flash2" && a.kv_heads == 1 && a.heads == 4; }));
 }
 
 TEST_CASE("comm-bench samples are read with what they say about the machine") {
@@ -362,8 +364,8 @@ TEST_CASE("a damaged line inside a sample file is an error with its line") {
 }
 
 TEST_CASE("a wrong result refuses the curve") {
-  const Samples samples =
-      parse_samples("s.jsonl", kSampleHeader + sample_rows() + sample_row(1 << 29, 0.05, "wrong") + "{\"end\": {}}\n", {});
+  const Samples samples = parse_samples(
+      "s.jsonl", kSampleHeader + sample_rows() + sample_row(1 << 29, 0.05, "wrong") + "{\"end\": {}}\n", {});
   CHECK(samples.curves.at(0).refusal == "wrong results in 1 row, first in line 21");
 }
 
@@ -464,9 +466,7 @@ TEST_CASE("calibrate prints the rows as read") {
   CHECK(calibrate(options).out == data_text("nccl-logs/golden/a40-nvlink-2-allreduce.tsv"));
 }
 
-TEST_CASE("calibrate without files is a mistake of usage") {
-  CHECK_THROWS_AS(calibrate(PlannerOptions()), UsageError);
-}
+TEST_CASE("calibrate without files is a mistake of usage") { CHECK_THROWS_AS(calibrate(PlannerOptions()), UsageError); }
 
 TEST_CASE("a drawing of many curves says which are left out") {
   std::vector<CollectiveCurve> curves;

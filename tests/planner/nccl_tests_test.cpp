@@ -21,9 +21,11 @@ BenchmarkLog log_of(const std::string& name) { return parse_nccl_tests(name, dat
 
 /// Header of 2022 on with one row, to which tests add.
 const std::string kHeader =
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n";
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw "
+    "#wrong\n";
 const std::string kRow =
-    "     1048576        262144     float     sum      -1    27.76   37.78   66.11      0    27.49   38.15   66.76      0\n";
+    "     1048576        262144     float     sum      -1    27.76   37.78   66.11      0    27.49   38.15   66.76     "
+    " 0\n";
 
 bool any_warning(const BenchmarkRun& run, const std::string& part) {
   return std::any_of(run.warnings.begin(), run.warnings.end(),
@@ -93,8 +95,7 @@ TEST_CASE("the choice of algorithm and protocol at the largest size is kept") {
 TEST_CASE("a row that a message breaks into pieces is joined") {
   const std::string message = "node0:10000:10020 [2] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/IPC\n";
   const std::string broken = "     1048576        262144     float     sum      -1" + message +
-                             "    27.76   37.78   66.11      0" + message +
-                             "    27.49   38.15   66.76      0\n";
+                             "    27.76   37.78   66.11      0" + message + "    27.49   38.15   66.76      0\n";
   const BenchmarkLog log = parse_nccl_tests("log", kHeader + broken);
   REQUIRE(log.rows() == 1);
   CHECK(log.runs[0].rows[0].out_of_place->time_us == 27.76);
@@ -104,8 +105,8 @@ TEST_CASE("a row that a message breaks into pieces is joined") {
 }
 
 TEST_CASE("prefixes of srun and mpirun and pdsh are taken off") {
-  for (const std::string prefix : {"0: ", "[1,0]<stdout>:", "[prterun-gpu-1@1,0]<stdout>: ", "node0: ", "[0]", "  12: ",
-                                   "2026-01-31T10:00:00Z "}) {
+  for (const std::string prefix : {"0: ", "[1,0]<stdout>:", "[prterun-gpu-1@1,0]<stdout>: ", "node0: ", "[0]",
+                                   "  12: ", "2026-01-31T10:00:00Z "}) {
     CAPTURE(prefix);
     const BenchmarkLog log = parse_nccl_tests("log", prefix + kHeader + prefix + kRow);
     REQUIRE(log.rows() == 1);
@@ -147,10 +148,12 @@ TEST_CASE("one place alone is told from the line above the names") {
 }
 
 TEST_CASE("time stamps and columns per iteration do not shift the figures") {
-  const std::string names = "size count type redop root time algbw busbw #wrong i_min i_max i_p99 i_cv% time algbw busbw "
-                            "#wrong i_min i_max i_p99 i_cv% timestamp\n";
-  const std::string row = "1048576 262144 float sum -1 27.76 37.78 66.11 0 27.1 29.9 29.9 1.2 27.49 38.15 66.76 N/A 27.0 "
-                          "28.1 28.1 0.9 2026-07-10 10:00:05\n";
+  const std::string names =
+      "size count type redop root time algbw busbw #wrong i_min i_max i_p99 i_cv% time algbw busbw "
+      "#wrong i_min i_max i_p99 i_cv% timestamp\n";
+  const std::string row =
+      "1048576 262144 float sum -1 27.76 37.78 66.11 0 27.1 29.9 29.9 1.2 27.49 38.15 66.76 N/A 27.0 "
+      "28.1 28.1 0.9 2026-07-10 10:00:05\n";
   const BenchmarkLog log = parse_nccl_tests("log", "# " + names + row);
   REQUIRE(log.rows() == 1);
   CHECK(log.runs[0].rows[0].out_of_place->time_us == 27.76);
@@ -169,10 +172,10 @@ TEST_CASE("host time columns are marked as such") {
 }
 
 TEST_CASE("several headers make several runs") {
-  const BenchmarkLog log = parse_nccl_tests(
-      "log", "# Collective test starting: all_gather_perf\n" + kHeader + kRow +
-                 "# Avg bus bandwidth    : 66.4\n# Collective test concluded: all_gather_perf\n" +
-                 "# Collective test starting: alltoall_perf_mpi\n" + kHeader + kRow + kRow);
+  const BenchmarkLog log =
+      parse_nccl_tests("log", "# Collective test starting: all_gather_perf\n" + kHeader + kRow +
+                                  "# Avg bus bandwidth    : 66.4\n# Collective test concluded: all_gather_perf\n" +
+                                  "# Collective test starting: alltoall_perf_mpi\n" + kHeader + kRow + kRow);
   REQUIRE(log.runs.size() == 2);
   CHECK(log.runs[0].collective == "all_gather");
   CHECK(log.runs[1].collective == "alltoall");
@@ -197,7 +200,8 @@ TEST_CASE("a cut row is told with its line and what was expected") {
 }
 
 TEST_CASE("a damaged row in the middle is told and the others are read") {
-  const BenchmarkLog log = parse_nccl_tests("log", kHeader + "  524288 131072 float sum -1 20.1 26.1 45.6 0 x\n" + kRow);
+  const BenchmarkLog log =
+      parse_nccl_tests("log", kHeader + "  524288 131072 float sum -1 20.1 26.1 45.6 0 x\n" + kRow);
   REQUIRE(log.rows() == 1);
   REQUIRE(log.runs[0].warnings.size() == 1);
   CHECK(log.runs[0].warnings[0].line == 2);
@@ -206,8 +210,9 @@ TEST_CASE("a damaged row in the middle is told and the others are read") {
 
 TEST_CASE("a row whose in-place part never came keeps its first place") {
   const BenchmarkLog log =
-      parse_nccl_tests("log", kHeader + "  524288 131072 float sum -1 20.1 26.1 45.6 0\nnode0: Test NCCL failure "
-                                        "common.cu:345 'unhandled system error'\n");
+      parse_nccl_tests("log", kHeader +
+                                  "  524288 131072 float sum -1 20.1 26.1 45.6 0\nnode0: Test NCCL failure "
+                                  "common.cu:345 'unhandled system error'\n");
   REQUIRE(log.rows() == 1);
   CHECK(log.runs[0].rows[0].out_of_place->time_us == 20.1);
   CHECK_FALSE(log.runs[0].rows[0].in_place.has_value());
@@ -267,8 +272,10 @@ TEST_CASE("a data row behind a comment sign or between bars is a row") {
 }
 
 TEST_CASE("a check with an asterisk is over its threshold") {
-  const BenchmarkLog log = parse_nccl_tests("log", "# size count type redop time algbw busbw error time algbw busbw error\n"
-                                                   "1048576 262144 float sum 27.76 37.78 66.11 3e-02* 27.49 38.15 66.76 2e-07\n");
+  const BenchmarkLog log =
+      parse_nccl_tests("log",
+                       "# size count type redop time algbw busbw error time algbw busbw error\n"
+                       "1048576 262144 float sum 27.76 37.78 66.11 3e-02* 27.49 38.15 66.76 2e-07\n");
   REQUIRE(log.rows() == 1);
   CHECK(log.runs[0].rows[0].out_of_place->over_threshold);
   CHECK(log.runs[0].rows[0].out_of_place->wrong == 0.03);
@@ -277,7 +284,8 @@ TEST_CASE("a check with an asterisk is over its threshold") {
 
 TEST_CASE("an error message inside a table does not split it") {
   const BenchmarkLog log = parse_nccl_tests(
-      "log", kHeader + kRow + "libibverbs: Warning: couldn't load driver\n./all_reduce_perf: warning: no version\n" + kRow);
+      "log",
+      kHeader + kRow + "libibverbs: Warning: couldn't load driver\n./all_reduce_perf: warning: no version\n" + kRow);
   REQUIRE(log.runs.size() == 1);
   CHECK(log.rows() == 2);
 }
@@ -361,7 +369,8 @@ TEST_CASE("JSON without results is refused by name") {
 }
 
 TEST_CASE("comma-separated tables are read by their column names") {
-  const BenchmarkLog one = parse_benchmark_csv("a.csv", data_text("nccl-logs/constructed/csv-two-files-out-of-place.csv"));
+  const BenchmarkLog one =
+      parse_benchmark_csv("a.csv", data_text("nccl-logs/constructed/csv-two-files-out-of-place.csv"));
   REQUIRE(one.rows() == 2);
   CHECK(one.runs[0].rows[1].out_of_place->busbw == 242.00);
   CHECK_FALSE(one.runs[0].rows[1].in_place.has_value());

@@ -29,8 +29,9 @@ TEST_CASE("full OSU output gives the average and not the minimum") {
 
 TEST_CASE("an OSU row that was cut is told with its line") {
   const BenchmarkLog log =
-      parse_osu("osu", "# OSU MPI Allreduce Latency Test v7.0\n# Size       Avg Latency(us)   Min Latency(us)   Max "
-                       "Latency(us)  Iterations\n16 8.5 8.4 8.6 10\n32 8.6 8.5\n");
+      parse_osu("osu",
+                "# OSU MPI Allreduce Latency Test v7.0\n# Size       Avg Latency(us)   Min Latency(us)   Max "
+                "Latency(us)  Iterations\n16 8.5 8.4 8.6 10\n32 8.6 8.5\n");
   CHECK(log.rows() == 1);
   REQUIRE(log.runs[0].warnings.size() == 1);
   CHECK(log.runs[0].warnings[0].line == 4);
@@ -55,16 +56,18 @@ TEST_CASE("OSU counts one block of a gather where curves count all of them") {
   options.ranks = 4;
   options.nodes = 1;
   const Samples samples = parse_samples(
-      "osu", "# OSU MPI Allgather Latency Test v7.0\n# Size       Avg Latency(us)\n1024 10\n2048 11\n4096 13\n", options);
+      "osu", "# OSU MPI Allgather Latency Test v7.0\n# Size       Avg Latency(us)\n1024 10\n2048 11\n4096 13\n",
+      options);
   REQUIRE(samples.curves.size() == 1);
   CHECK(samples.curves[0].curve.points[0].size == Bytes(4096));
 }
 
 TEST_CASE("an IMB table gives ranks and average time") {
   const BenchmarkLog log = parse_osu(
-      "imb", "# Benchmarking Allreduce\n# #processes = 8\n       #bytes #repetitions  t_min[usec]  t_max[usec]  "
-             "t_avg[usec]\n            0         1000         0.10         0.12         0.11\n         1024         1000 "
-             "        9.10         9.90         9.50\n");
+      "imb",
+      "# Benchmarking Allreduce\n# #processes = 8\n       #bytes #repetitions  t_min[usec]  t_max[usec]  "
+      "t_avg[usec]\n            0         1000         0.10         0.12         0.11\n         1024         1000 "
+      "        9.10         9.90         9.50\n");
   CHECK(log.tool == "IMB");
   REQUIRE(log.runs.size() == 1);
   CHECK(log.runs[0].nranks == 8);
