@@ -35,19 +35,20 @@ std::string_view name_of(Precision precision);
 
 /// How the GPUs of a fast domain reach each other.
 enum class Topology : std::uint8_t {
-  none,          ///< no fast link
-  switched,      ///< full bandwidth to any peer (NVSwitch)
-  mesh,          ///< one link per peer: a group of n reaches (n-1) x per_peer
-  bridged_pairs, ///< full bandwidth between the two of a pair, PCIe beyond
-  pcie,          ///< PCIe tree
+  none,           ///< no fast link
+  switched,       ///< full bandwidth to any peer (NVSwitch)
+  mesh,           ///< one link per peer: a group of n reaches (n-1) x per_peer
+  bridged_pairs,  ///< full bandwidth between the two of a pair, PCIe beyond
+  pcie,           ///< PCIe tree
   torus,
   other
 };
 
 enum class LinkKind : std::uint8_t { nvlink, xgmi, hccs, other_fast, pcie, infiniband, roce, ethernet };
 inline constexpr std::size_t kLinkKinds = 8;
-/// A kind of link and the latency of one hop that is assumed when a cluster file gives none: between NCCL's LL and LL128
-/// constants of that link (src/graph/tuning.cc); for xGMI, HCCS, RoCE and TCP from small all-reduces in public logs.
+/// A kind of link and the latency of one hop that is assumed when a cluster file gives none: between NCCL's LL and
+/// LL128 constants of that link (src/graph/tuning.cc); for xGMI, HCCS, RoCE and TCP from small all-reduces in public
+/// logs.
 struct LinkKindRow {
   std::string_view name;   ///< in files: "infiniband"
   std::string_view label;  ///< in reports: "InfiniBand"
@@ -67,48 +68,50 @@ inline constexpr std::array<LinkKindRow, kLinkKinds> kLinkKindTable{{
 constexpr const LinkKindRow& row_of(LinkKind kind) { return kLinkKindTable[static_cast<std::size_t>(kind)]; }
 std::string_view name_of(Topology topology);
 
-/// Whether GPUs read each other's memory over PCIe: `driver` where only a changed driver allows it (GeForce), planned as no.
+/// Whether GPUs read each other's memory over PCIe: `driver` where only a changed driver allows it (GeForce), planned
+/// as no.
 enum class PeerToPeer : std::uint8_t { yes, no, driver };
 
 /// One row of the GPU catalogue (clusters/gpus.json).
 struct GpuSpec {
-  std::string id;      ///< "a100-80gb-sxm"
-  std::string name;    ///< "A100-SXM4-80GB"
+  std::string id;    ///< "a100-80gb-sxm"
+  std::string name;  ///< "A100-SXM4-80GB"
   std::string vendor;
-  std::string architecture;  ///< "volta", "ampere", "ada", "hopper", "blackwell", "cdna3", ...: selects efficiency constants
-  Bytes memory;              ///< visible to the driver
-  Bytes usable;              ///< what a process can get (cudaMemGetInfo's total)
+  std::string
+      architecture;  ///< "volta", "ampere", "ada", "hopper", "blackwell", "cdna3", ...: selects efficiency constants
+  Bytes memory;      ///< visible to the driver
+  Bytes usable;      ///< what a process can get (cudaMemGetInfo's total)
   BytesPerSecond memory_bandwidth;
   std::array<FlopsPerSecond, kPrecisions> peak{};  ///< dense, per second; 0 = not offered
-  int sms = 0;               ///< streaming multiprocessors (compute units), 0 unknown
-  BytesPerSecond link;       ///< fast link, one direction, all links of one device; 0 for none
-  BytesPerSecond per_peer;   ///< to one neighbour in a mesh, 0 when not a mesh
+  int sms = 0;                                     ///< streaming multiprocessors (compute units), 0 unknown
+  BytesPerSecond link;                             ///< fast link, one direction, all links of one device; 0 for none
+  BytesPerSecond per_peer;                         ///< to one neighbour in a mesh, 0 when not a mesh
   Topology topology = Topology::none;
   std::string link_name;
-  int fast_domain = 0;       ///< GPUs one fast domain joins at most whatever the server (GB200 NVL72: 72), 0: the server's
-  int gpus_per_host = 8;     ///< of the usual server
-  std::string pcie;          ///< "4.0x16", empty when it has no slot of its own
+  int fast_domain = 0;    ///< GPUs one fast domain joins at most whatever the server (GB200 NVL72: 72), 0: the server's
+  int gpus_per_host = 8;  ///< of the usual server
+  std::string pcie;       ///< "4.0x16", empty when it has no slot of its own
   PeerToPeer peer_to_peer = PeerToPeer::yes;
-  BytesPerSecond host_link;  ///< to its host, one direction, where that is no PCIe slot (NVLink-C2C), else 0
+  BytesPerSecond host_link;      ///< to its host, one direction, where that is no PCIe slot (NVLink-C2C), else 0
   BytesPerSecond usual_network;  ///< network per GPU and direction of the usual server
   double tdp_watts = 0;
   std::string launch, confidence, source, note;
   std::vector<std::string> aliases;  ///< what the driver prints, what people write
-  std::string unplannable;   ///< why no plan can be made with it (no known collective law), empty when it can
+  std::string unplannable;           ///< why no plan can be made with it (no known collective law), empty when it can
   [[nodiscard]] FlopsPerSecond peak_of(Precision p) const { return peak[static_cast<std::size_t>(p)]; }
 };
 
 /// A level of the network: all GPUs in blocks of `span` reach each other at this level.
 struct NetworkTier {
-  std::string name;           ///< "NVLink", "PCIe 4.0 x16", "InfiniBand"
+  std::string name;  ///< "NVLink", "PCIe 4.0 x16", "InfiniBand"
   LinkKind kind = LinkKind::nvlink;
   Topology topology = Topology::switched;
-  int span = 1;               ///< GPUs in one block of this tier; the last tier spans the whole cluster
-  BytesPerSecond bandwidth;   ///< per GPU and direction
-  BytesPerSecond per_peer;    ///< mesh only
-  Seconds latency;            ///< one hop
+  int span = 1;              ///< GPUs in one block of this tier; the last tier spans the whole cluster
+  BytesPerSecond bandwidth;  ///< per GPU and direction
+  BytesPerSecond per_peer;   ///< mesh only
+  Seconds latency;           ///< one hop
   double oversubscription = 1;
-  bool peer_to_peer = true;   ///< PCIe: GPUs read each other's memory directly
+  bool peer_to_peer = true;  ///< PCIe: GPUs read each other's memory directly
 };
 
 /// A homogeneous cluster: `nodes` hosts of `gpus_per_node` equal GPUs, joined by tiers ordered by span.
@@ -117,11 +120,11 @@ struct ClusterSpec {
   GpuSpec gpu;
   int gpus_per_node = 1;
   int nodes = 1;
-  std::vector<NetworkTier> tiers;  ///< 1 to 4, ascending span; the last spans gpus()
-  Bytes host_memory;               ///< per node, 0 unknown
-  BytesPerSecond host_link;        ///< PCIe or C2C between one GPU and its host, per direction
+  std::vector<NetworkTier> tiers;              ///< 1 to 4, ascending span; the last spans gpus()
+  Bytes host_memory;                           ///< per node, 0 unknown
+  BytesPerSecond host_link;                    ///< PCIe or C2C between one GPU and its host, per direction
   BytesPerSecond storage_read, storage_write;  ///< whole cluster, 0 unknown
-  std::string calibration;         ///< path of NAME.calibration.json beside the file, empty when there is none
+  std::string calibration;  ///< path of NAME.calibration.json beside the file, empty when there is none
   std::vector<std::string> assumed;
   [[nodiscard]] int gpus() const { return gpus_per_node * nodes; }
 };
@@ -147,8 +150,8 @@ ClusterSpec load_cluster(const std::string& path, const GpuCatalogue& catalogue,
 ClusterSpec parse_cluster(std::string name, std::string source, const GpuCatalogue& catalogue,
                           std::string* warnings = nullptr);
 
-/// Why the peaks of `gpu` look like sparse figures given as dense ones, in words; empty when they do not. Dense rates of
-/// one GPU stand as bf16 : tf32 : fp8 = 2 : 1 : 4; `reference` (the catalogue's row) is compared too when not null.
+/// Why the peaks of `gpu` look like sparse figures given as dense ones, in words; empty when they do not. Dense rates
+/// of one GPU stand as bf16 : tf32 : fp8 = 2 : 1 : 4; `reference` (the catalogue's row) is compared too when not null.
 std::string sparse_peak_suspicion(const GpuSpec& gpu, const GpuSpec* reference = nullptr);
 
 /// Nominal bandwidth of a PCIe slot such as "4.0x16", one direction: 1 GB/s a lane for 3.0, doubled per generation.

@@ -17,9 +17,9 @@ struct CollectiveRow {
   std::string_view name;
   Collective collective;
   /// busbw = algbw * wire_factor(n), algbw = S / t (nccl-tests doc/PERFORMANCE.md): 2(n-1)/n, (n-1)/n or 1.
-  double wire_scale;     ///< 2, 1, 1, 1, 1, 1
-  bool wire_ring;        ///< multiplied by (n-1)/n
-  double ring_steps;     ///< latency steps of the ring as a multiple of (n-1); 0: one step
+  double wire_scale;  ///< 2, 1, 1, 1, 1, 1
+  bool wire_ring;     ///< multiplied by (n-1)/n
+  double ring_steps;  ///< latency steps of the ring as a multiple of (n-1); 0: one step
   [[nodiscard]] constexpr double wire_factor(int ranks) const {
     return wire_ring ? wire_scale * (ranks - 1) / ranks : wire_scale;
   }

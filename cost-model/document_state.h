@@ -19,7 +19,7 @@ using Kind = JsonNode::Kind;
 struct KeyUse {
   std::set<std::string, std::less<>> known;
   std::set<std::string, std::less<>> ignored;  ///< known, but nothing that an unknown key could be meant for
-  std::vector<std::string> missing;  ///< required keys that are absent, reported when the object is closed
+  std::vector<std::string> missing;            ///< required keys that are absent, reported when the object is closed
   std::string path;
   bool rest_ignored = false;
   bool closed = false;

@@ -55,7 +55,7 @@ struct GpuConstants {
   double gemm_fp8 = 0.6;
   double gemm_fp4 = 0.5;
   double gemm_k0 = 100;          ///< a product of inner size k costs (1 + k0/k) times its FLOP
-  double gemm_k0_narrow = 350;    ///< the same for 8-bit and 4-bit products
+  double gemm_k0_narrow = 350;   ///< the same for 8-bit and 4-bit products
   double gemm_occupancy = 0.45;  ///< exponent on the share of multiprocessors that have a 128 x 128 tile
   double gemm_bytes = 0.8;       ///< fraction of memory bandwidth a bandwidth-bound product reaches
   double batched_gemm = 0.5;     ///< products of unfused attention, fraction of peak
@@ -116,7 +116,7 @@ struct FrameworkProfile {
   Framework framework = Framework::megatron;
   std::string since;                       ///< "2023-11": newest profile that starts no later than the run's date
   std::vector<std::string> architectures;  ///< GPU architectures it holds for; empty: all
-  bool only_by_date = false;  ///< for runs that carry a date, never the newest profile of a plan
+  bool only_by_date = false;               ///< for runs that carry a date, never the newest profile of a plan
   int compiled = -1;                       ///< 1: for compiled programs only, 0: for eager ones only, -1: both
 
   // Time.
@@ -206,9 +206,9 @@ struct FrameworkProfile {
   std::vector<std::pair<std::string, std::string>> cites;  ///< key -> what its value rests on
   double step_error = 0.15;  ///< half width of the 80 % interval of the step time, relative
   double memory_error = 0.05;
-  double step_error_known = 0;  ///< 1 when the width of the step time comes from residuals
+  double step_error_known = 0;    ///< 1 when the width of the step time comes from residuals
   double memory_error_known = 0;  ///< the same of memory
-  std::string interval_note;    ///< what the widths rest on
+  std::string interval_note;      ///< what the widths rest on
   std::string fitted_on;
   int fitted_count() const;
 };

@@ -67,8 +67,8 @@ struct PlannerOptions {
   std::string leave_out;
   bool from = false;  ///< clusters --from
   bool detect = false;
-  bool man = false;   ///< help --man
-  std::string names;  ///< completion --names
+  bool man = false;     ///< help --man
+  std::string names;    ///< completion --names
   std::string trace;    ///< simulate: file for the trace
   std::string what_if;  ///< simulate
 };

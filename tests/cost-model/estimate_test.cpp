@@ -82,7 +82,8 @@ TEST_CASE("terms add up for ten thousand random layouts") {
 }
 
 TEST_CASE("parameters over ranks add up to the model") {
-  // Divided weights count once over tp ranks, replicated ones (norms) tp times; the vocabulary is padded to 128 tp rows.
+  // Divided weights count once over tp ranks, replicated ones (norms) tp times; the vocabulary is padded to 128 tp
+  // rows.
   std::mt19937 random(2);
   const auto job = priced_job(llama_7b(), "a100-80gb-sxm", 8, 8, 4096, 1024);
   const double total = static_cast<double>(parameter_counts(job.model).total);
