@@ -38,6 +38,26 @@ if(CASE STREQUAL "sweep")
     string(FIND "${line}" "\"${host}" named)
     require("named EQUAL -1" "an anonymous file names the host: ${line}")
   endforeach()
+elseif(CASE STREQUAL "calibrate")
+  # The whole way: four ranks measure, the samples are fitted, a plan is priced with the curves.
+  launch(4 --backend mpi --budget 20 --max-bytes 4MiB --groups world -o ${samples})
+  require("code EQUAL 0" "exit code 0 expected")
+  set(calibration ${OUT}/four.calibration.json)
+  file(REMOVE ${calibration})
+  execute_process(COMMAND ${TPPLAN} calibrate ${samples} --gpu a100-80gb-sxm -o ${calibration}
+                  RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  require("code EQUAL 0" "samples of four ranks make a calibration")
+  require("out MATCHES \"all_reduce +1x4\"" "the curve of four ranks is listed")
+  execute_process(COMMAND ${TPPLAN} --model 7b --cluster 1x4xa100-80gb-sxm --calibration ${calibration} --tp 4 --format json
+                  RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  require("code EQUAL 0" "a plan with the calibration")
+  string(JSON measured GET "${out}" plans 0 breakdown_s tp_comm)
+  execute_process(COMMAND ${TPPLAN} --model 7b --cluster 1x4xa100-80gb-sxm --calibration none --tp 4 --format json
+                  RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  require("code EQUAL 0" "a plan without the calibration")
+  string(JSON assumed GET "${out}" plans 0 breakdown_s tp_comm)
+  # Host memory is slower than NVLink: the measured curves must show.
+  require("${measured} GREATER ${assumed}" "communication costs more with the measured curves (${measured} against ${assumed})")
 elseif(CASE STREQUAL "compute")
   launch(1 ${common} --compute --collectives broadcast)
   require("code EQUAL 0" "exit code 0 expected")
