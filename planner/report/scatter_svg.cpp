@@ -11,7 +11,7 @@
 namespace tpplan {
 namespace {
 
-constexpr double kLeft = 70, kTop = 60, kSide = 560, kLegend = 230, kBottom = 60;
+constexpr double kLeft = 70, kTop = 60, kSide = 560, kLegend = 300, kBottom = 60;
 
 std::string number(double value) {
   std::array<char, 32> buffer{};
@@ -36,7 +36,7 @@ struct MarkRow {
   std::string_view color;
   std::string_view shape;
 };
-constexpr std::array<MarkRow, 8> kMarks{{
+constexpr std::array<MarkRow, 10> kMarks{{
     {"#0072B2", "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0"},  // circle
     {"#D55E00", "m-3 -3h6v6h-6z"},                      // square
     {"#009E73", "m0 -4l4 7h-8z"},                       // triangle up
@@ -45,6 +45,8 @@ constexpr std::array<MarkRow, 8> kMarks{{
     {"#56B4E9", "m-3 -3l6 6m0 -6l-6 6"},                // cross
     {"#000000", "m-4 0h8m-4 -4v8"},                     // plus
     {"#8F7700", "m-3 -4h6v8h-6z"},                      // upright bar
+    {"#332288", "m-4 -4h8l-8 8h8z"},                    // hourglass
+    {"#882255", "m-4 -2l4 -3l4 3v4l-4 3l-4 -3z"},       // hexagon
 }};
 
 struct Series {
