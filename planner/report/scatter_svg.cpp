@@ -11,7 +11,7 @@
 namespace tpplan {
 namespace {
 
-constexpr double kLeft = 70, kTop = 60, kSide = 560, kLegend = 300, kBottom = 60;
+constexpr double kLeft = 70, kTop = 60, kSide = 560, kLegend = 330, kBottom = 60;
 
 std::string number(double value) {
   std::array<char, 32> buffer{};
