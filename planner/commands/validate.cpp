@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <ostream>
 #include <set>
-#include <tuple>
 
 #include "planner/report/format.h"
 #include "planner/report/output.h"
@@ -19,7 +17,7 @@
 namespace tpplan {
 namespace {
 
-/// Half width of an interval without residuals of its own: the nearest profile's, widened by this factor.
+/// Half width of an interval without residuals of its own: that of related profiles, widened by this factor.
 constexpr double kWidened = 1.5;
 
 struct LeaveOutWord {
@@ -158,45 +156,48 @@ bool kin(Framework a, Framework b) {
   return megatron_like(a) == megatron_like(b);
 }
 
-/// Months since year 0 of "2023-11" or "2023".
-int months(const std::string& since) {
-  return 12 * std::atoi(since.c_str()) + (since.size() > 5 ? std::atoi(since.c_str() + 5) : 1);
+/// A profile of V100 alone says little of later GPUs, and the other way round.
+bool volta_only(const FrameworkProfile& profile) { return profile.architectures == std::vector<std::string>{"volta"}; }
+
+/// Made for GPUs of which none is common.
+bool other_gpus(const FrameworkProfile& a, const FrameworkProfile& b) {
+  const auto in_b = [&](const std::string& name) {
+    return std::find(b.architectures.begin(), b.architectures.end(), name) != b.architectures.end();
+  };
+  return !a.architectures.empty() && !b.architectures.empty() &&
+         std::none_of(a.architectures.begin(), a.architectures.end(), in_b);
 }
 
-/// The profile whose width may stand in for one without residuals: of the same framework, else of its kin, else any;
-/// of those the nearest era, then the wider. Null when no profile has a width of its own.
-const FrameworkProfile* nearest_known(const FrameworkProfile& profile, const ProfileSet& profiles,
-                                      double FrameworkProfile::*known, double FrameworkProfile::*width) {
-  const auto distance = [&](const FrameworkProfile& row) {
-    const int relation = row.framework == profile.framework ? 0 : kin(row.framework, profile.framework) ? 1 : 2;
-    return std::tuple(relation, std::abs(months(row.since) - months(profile.since)), -(row.*width));
-  };
-  const FrameworkProfile* nearest = nullptr;
+/// The widths that may stand in for one without residuals: those of the same framework, else of its kin, else of any;
+/// of those the ones not of other GPUs, if there are any.
+std::vector<double> related_widths(const FrameworkProfile& profile, const ProfileSet& profiles,
+                                   double FrameworkProfile::*known, double FrameworkProfile::*width) {
+  std::map<std::pair<int, bool>, std::vector<double>> by_distance;
   for (const auto& row : profiles.frameworks) {
-    if (row.name != profile.name && row.*known > 0 && (nearest == nullptr || distance(row) < distance(*nearest))) {
-      nearest = &row;
+    if (row.name != profile.name && row.*known > 0) {
+      const int relation = row.framework == profile.framework ? 0 : kin(row.framework, profile.framework) ? 1 : 2;
+      by_distance[{relation, volta_only(row) != volta_only(profile) || other_gpus(row, profile)}].push_back(row.*width);
     }
   }
-  return nearest;
+  return by_distance.empty() ? std::vector<double>{} : by_distance.begin()->second;
 }
 
-/// Sets the half widths of the 80 % intervals from left-out residuals, or from the nearest profile where there are
-/// none.
+/// Sets the half widths of the 80 % intervals from left-out residuals; where there are too few, the median of related
+/// profiles' widths, widened.
 void set_intervals(FrameworkProfile& profile, const std::vector<LeftOutError>& errors, const ProfileSet& profiles) {
   const auto widths = interval_widths(errors);
   std::string note;
   const auto set = [&](std::string_view what, const std::optional<double>& found, double FrameworkProfile::*known,
                        double FrameworkProfile::*width) {
-    const auto* nearest = nearest_known(profile, profiles, known, width);
+    const auto related = related_widths(profile, profiles, known, width);
     profile.*known = found ? 1 : 0;
+    note += (note.empty() ? "" : "; ") + std::string(what);
     if (found) {
       profile.*width = *found;
-      note += std::string(note.empty() ? "" : "; ") + std::string(what) +
-              ": four fifths of its runs, each model left out of the fit in turn, lie inside";
-    } else if (nearest != nullptr) {
-      profile.*width = kWidened * nearest->*width;
-      note += std::string(note.empty() ? "" : "; ") + std::string(what) + ": too few runs, that of " + nearest->name +
-              " widened by half";
+      note += ": four fifths of its runs, each model left out of the fit in turn, lie inside";
+    } else if (!related.empty()) {
+      profile.*width = kWidened * median_of(related);
+      note += ": too few runs, the median of " + std::to_string(related.size()) + " related profiles widened by half";
     }
   };
   set("step time", widths.step, &FrameworkProfile::step_error_known, &FrameworkProfile::step_error);
@@ -228,7 +229,7 @@ std::string fit_and_write(const PlannerOptions& options, const ProfileSet& profi
     return run.counted() && run.job.profile.name == options.fit_profile;
   });
   if (!used && !options.output.empty()) {
-    // Constants that no run can move stay; the interval is that of the nearest profile, widened.
+    // Constants that no run can move stay; the interval is that of related profiles, widened.
     const auto row = std::find_if(profiles.frameworks.begin(), profiles.frameworks.end(),
                                   [&](const auto& profile) { return profile.name == options.fit_profile; });
     FrameworkProfile profile = *row;

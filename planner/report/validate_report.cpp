@@ -10,12 +10,12 @@
 
 namespace tpplan {
 
-std::string percent_text(double share, bool known) {
+std::string percent_text(double share, bool known, int decimals) {
   if (!known) {
     return "-";
   }
   std::array<char, 32> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.1f", 100 * share);
+  std::snprintf(buffer.data(), buffer.size(), "%.*f", decimals, 100 * share);
   return buffer.data();
 }
 
@@ -67,66 +67,77 @@ std::string two_decimals(double value, bool known) {
 std::string count_text(int count) { return count == 0 ? "-" : with_separators(count); }
 
 /// Share of a verdict count, in percent: what every reader of a table expects.
-std::string share_text(int part, int whole) {
-  return percent_text(whole == 0 ? 0 : static_cast<double>(part) / whole, whole > 0);
+std::string share_text(int part, int whole, int decimals = 1) {
+  return percent_text(whole == 0 ? 0 : static_cast<double>(part) / whole, whole > 0, decimals);
 }
 
 struct GroupColumn {
   Column column;
-  std::string (*text)(const GroupReport& group, const LeftOutStats& left_out);
+  std::string (*text)(const GroupReport& group, const LeftOutStats& left_out, int decimals);
 };
 
 /// Columns of the table of groups. A verdict says something only where some runs ran out of memory; the shares of
 /// groups without such runs would all be near 100 %, so they are counted but the false verdicts tell.
 const std::vector<GroupColumn>& group_columns() {
   static const std::vector<GroupColumn> columns{
-      {{"group", false, 100}, [](const GroupReport& g, const LeftOutStats&) { return g.group; }},
-      {{"runs", true, 40}, [](const GroupReport& g, const LeftOutStats&) { return with_separators(g.rows); }},
-      {{"step n", true, 90}, [](const GroupReport& g, const LeftOutStats&) { return count_text(g.step.n); }},
+      {{"group", false, 100}, [](const GroupReport& g, const LeftOutStats&, int) { return g.group; }},
+      {{"runs", true, 40}, [](const GroupReport& g, const LeftOutStats&, int) { return with_separators(g.rows); }},
+      {{"step n", true, 90}, [](const GroupReport& g, const LeftOutStats&, int) { return count_text(g.step.n); }},
       {{"median %", true, 99},
-       [](const GroupReport& g, const LeftOutStats&) { return percent_text(g.step.median, g.step.n > 0); }},
+       [](const GroupReport& g, const LeftOutStats&, int d) { return percent_text(g.step.median, g.step.n > 0, d); }},
       {{"MAPE %", true, 95},
-       [](const GroupReport& g, const LeftOutStats&) { return percent_text(g.step.mape, g.step.n > 0); }},
+       [](const GroupReport& g, const LeftOutStats&, int d) { return percent_text(g.step.mape, g.step.n > 0, d); }},
       {{"p90 %", true, 94},
-       [](const GroupReport& g, const LeftOutStats&) { return percent_text(g.step.p90, g.step.n > 0); }},
+       [](const GroupReport& g, const LeftOutStats&, int d) { return percent_text(g.step.p90, g.step.n > 0, d); }},
       {{"bias %", true, 80},
-       [](const GroupReport& g, const LeftOutStats&) {
-         return (g.step.bias > 0 ? "+" : "") + percent_text(g.step.bias, g.step.n > 0);
+       [](const GroupReport& g, const LeftOutStats&, int d) {
+         return (g.step.bias > 0 ? "+" : "") + percent_text(g.step.bias, g.step.n > 0, d);
        }},
       {{"left out %", true, 93},
-       [](const GroupReport&, const LeftOutStats& l) { return percent_text(l.step.median, l.step.n > 0); }},
+       [](const GroupReport&, const LeftOutStats& l, int d) { return percent_text(l.step.median, l.step.n > 0, d); }},
       {{"in 80 % band", true, 50},
-       [](const GroupReport& g, const LeftOutStats&) {
-         return percent_text(g.coverage_step.value_or(0), g.coverage_step.has_value());
+       [](const GroupReport& g, const LeftOutStats&, int d) {
+         return percent_text(g.coverage_step.value_or(0), g.coverage_step.has_value(), d);
        }},
-      {{"memory n", true, 85}, [](const GroupReport& g, const LeftOutStats&) { return count_text(g.memory.n); }},
+      {{"memory n", true, 85}, [](const GroupReport& g, const LeftOutStats&, int) { return count_text(g.memory.n); }},
       {{"memory %", true, 96},
-       [](const GroupReport& g, const LeftOutStats&) { return percent_text(g.memory.median, g.memory.n > 0); }},
+       [](const GroupReport& g, const LeftOutStats&, int d) {
+         return percent_text(g.memory.median, g.memory.n > 0, d);
+       }},
       {{"memory mean %", true, 47},
-       [](const GroupReport& g, const LeftOutStats&) { return percent_text(g.memory.mape, g.memory.n > 0); }},
+       [](const GroupReport& g, const LeftOutStats&, int d) { return percent_text(g.memory.mape, g.memory.n > 0, d); }},
       {{"memory left out %", true, 48},
-       [](const GroupReport&, const LeftOutStats& l) { return percent_text(l.memory.median, l.memory.n > 0); }},
+       [](const GroupReport&, const LeftOutStats& l, int d) {
+         return percent_text(l.memory.median, l.memory.n > 0, d);
+       }},
       {{"reserved %", true, 45},
-       [](const GroupReport& g, const LeftOutStats&) { return percent_text(g.reserved.median, g.reserved.n > 0); }},
+       [](const GroupReport& g, const LeftOutStats&, int d) {
+         return percent_text(g.reserved.median, g.reserved.n > 0, d);
+       }},
       {{"device %", true, 44},
-       [](const GroupReport& g, const LeftOutStats&) { return percent_text(g.device.median, g.device.n > 0); }},
+       [](const GroupReport& g, const LeftOutStats&, int d) {
+         return percent_text(g.device.median, g.device.n > 0, d);
+       }},
       {{"verdicts right %", true, 70},
-       [](const GroupReport& g, const LeftOutStats&) { return share_text(g.fits.right, g.fits.n); }},
+       [](const GroupReport& g, const LeftOutStats&, int d) { return share_text(g.fits.right, g.fits.n, d); }},
       {{"false fits %", true, 60},
-       [](const GroupReport& g, const LeftOutStats&) { return share_text(g.fits.false_fits, g.fits.called_fits); }},
-      {{"tight", true, 30}, [](const GroupReport& g, const LeftOutStats&) { return count_text(g.fits.tight); }},
-      {{"sweeps", true, 55}, [](const GroupReport& g, const LeftOutStats&) { return count_text(g.ranking.sweeps); }},
+       [](const GroupReport& g, const LeftOutStats&, int d) {
+         return share_text(g.fits.false_fits, g.fits.called_fits, d);
+       }},
+      {{"tight", true, 30}, [](const GroupReport& g, const LeftOutStats&, int) { return count_text(g.fits.tight); }},
+      {{"sweeps", true, 55},
+       [](const GroupReport& g, const LeftOutStats&, int) { return count_text(g.ranking.sweeps); }},
       {{"tau", true, 65},
-       [](const GroupReport& g, const LeftOutStats&) {
+       [](const GroupReport& g, const LeftOutStats&, int) {
          return two_decimals(g.ranking.kendall_tau_median, g.ranking.sweeps > 0);
        }},
       {{"top-1 %", true, 64},
-       [](const GroupReport& g, const LeftOutStats&) {
-         return percent_text(g.ranking.top1_regret_mean, g.ranking.sweeps > 0);
+       [](const GroupReport& g, const LeftOutStats&, int d) {
+         return percent_text(g.ranking.top1_regret_mean, g.ranking.sweeps > 0, d);
        }},
       {{"best-3 %", true, 63},
-       [](const GroupReport& g, const LeftOutStats&) {
-         return percent_text(g.ranking.best3_regret_mean, g.ranking.sweeps > 0);
+       [](const GroupReport& g, const LeftOutStats&, int d) {
+         return percent_text(g.ranking.best3_regret_mean, g.ranking.sweeps > 0, d);
        }},
   };
   return columns;
@@ -194,7 +205,7 @@ std::string legend(const ValidateReport& report) {
 
 }  // namespace
 
-TextTable group_table(const ValidateReport& report) {
+TextTable group_table(const ValidateReport& report, int decimals) {
   TextTable table;
   std::vector<const GroupColumn*> shown;
   const auto left_out_of = [&](const GroupReport& group) {
@@ -204,7 +215,7 @@ TextTable group_table(const ValidateReport& report) {
   for (const auto& column : group_columns()) {
     // A column that would be empty is not shown.
     const bool used = std::any_of(report.groups.begin(), report.groups.end(), [&](const auto& group) {
-      const auto text = column.text(group, left_out_of(group));
+      const auto text = column.text(group, left_out_of(group), decimals);
       return text != "-" && !text.empty();
     });
     if (used) {
@@ -215,7 +226,7 @@ TextTable group_table(const ValidateReport& report) {
   for (const auto& group : report.groups) {
     std::vector<std::string> cells;
     for (const auto* column : shown) {
-      cells.push_back(column->text(group, left_out_of(group)));
+      cells.push_back(column->text(group, left_out_of(group), decimals));
     }
     table.rows.push_back(std::move(cells));
   }
@@ -224,7 +235,7 @@ TextTable group_table(const ValidateReport& report) {
 
 std::string validate_table(const ValidateReport& report, const Terminal& terminal, std::string& notes) {
   std::vector<std::string> dropped;
-  std::string text = group_table(report).render(terminal, 0, &dropped);
+  std::string text = group_table(report, 1).render(terminal, 0, &dropped);
   text += terminal.paint(Style::dim, wrap(legend(report), terminal.width, 2)) + "\n";
   if (!dropped.empty()) {
     std::string line = "tpplan: note: left out to fit " + std::to_string(terminal.width) + " columns:";
@@ -242,7 +253,7 @@ std::string validate_table(const ValidateReport& report, const Terminal& termina
 }
 
 std::string validate_markdown(const ValidateReport& report) {
-  const auto table = group_table(report);
+  const auto table = group_table(report, 2);
   std::string header = "|";
   std::string rule = "|";
   for (const auto& column : table.columns) {

@@ -37,11 +37,11 @@ std::string validate_csv(const ValidateReport& report);
 /// The table of groups for a terminal, what was skipped and why, and the worst runs. `notes` receives remarks for
 /// standard error.
 std::string validate_table(const ValidateReport& report, const Terminal& terminal, std::string& notes);
-/// The table of groups as GitHub Markdown.
+/// The table of groups as GitHub Markdown, with two decimals.
 std::string validate_markdown(const ValidateReport& report);
 
-/// The table of groups; columns without a single figure are left out.
-TextTable group_table(const ValidateReport& report);
+/// The table of groups, its percentages with that many decimals; columns without a single figure are left out.
+TextTable group_table(const ValidateReport& report, int decimals);
 
 /// The `count` runs with the largest error of the step time, then of memory: each predicted term beside what it would
 /// have to be, the others kept, for the prediction to equal the measurement.
@@ -51,6 +51,6 @@ std::string worst_runs(const ValidateReport& report, const Terminal& terminal);
 std::string fit_text(const ProfileFit& fit, const Terminal& terminal);
 
 /// "12.3" of 0.1234; "-" when there is nothing to show.
-std::string percent_text(double share, bool known = true);
+std::string percent_text(double share, bool known = true, int decimals = 1);
 
 }  // namespace tpplan
