@@ -113,6 +113,24 @@ std::vector<LayoutSpace::Sharding> shardings(const SearchSpace& space, const std
   return all;
 }
 
+/// What the search tries when nothing is asked for. Fused attention stores no scores, so that recomputing it saves
+/// nothing: other modules take its place where the framework can drop them (Megatron-Core).
+std::vector<std::string> open_recompute(const Job& job) {
+  std::vector<std::string> choices = habits_of(job.training.framework).recompute;
+  const auto selective = std::find(choices.begin(), choices.end(), "selective");
+  if (!job.training.flash_attention || selective == choices.end()) {
+    return choices;
+  }
+  if (job.training.framework != Framework::megatron) {
+    choices.erase(selective);
+  } else if (!job.model.moe) {
+    *selective = "selective:mlp";
+  } else {
+    *selective = job.model.latent ? "selective:norm+moe_act+mla_up_proj" : "selective:norm+moe_act";
+  }
+  return choices;
+}
+
 /// Layer keys of one (tp, cp): experts, micro-batch, sequence parallelism, recomputation, kind and order of ranks.
 void add_layers(const Job& job, const SearchSpace& space, int tp, int cp, std::vector<Layout>& layers) {
   const FrameworkHabits& habits = habits_of(job.training.framework);
@@ -134,7 +152,7 @@ void add_layers(const Job& job, const SearchSpace& space, int tp, int cp, std::v
       for (const int micro_batch :
            values_or(choice_of(space, &Layout::micro_batch), open_micro_batches(job.training.global_batch))) {
         for (const bool split : sequence_parallel) {
-          for (const std::string& recompute : values_or<std::string>(space.recompute, habits.recompute)) {
+          for (const std::string& recompute : values_or<std::string>(space.recompute, open_recompute(job))) {
             for (const CpType cp_type : cp_types) {
               for (const RanksOrder order : values_or<RanksOrder>(space.ranks_orders, {RanksOrder::tp_cp_dp_pp})) {
                 layout.ep = ep;

@@ -19,6 +19,10 @@ using Broken = bool (*)(const Job&, const Layout&);
 /// legal".
 std::string nearest_values(const Job& job, const Layout& layout, std::int32_t Layout::*axis, Broken broken);
 
+/// "; nearest: micro-batch 96 or 192, global batch 1,024 or 2,048": what changes the number of micro-batches so that
+/// `broken` does not hold; the global batch to a multiple of `unit` sequences of at least `least`.
+std::string nearest_batches(const Job& job, const Layout& layout, std::int64_t unit, std::int64_t least, Broken broken);
+
 /// The option of an axis: "micro-batch".
 std::string_view option_of(std::int32_t Layout::*axis);
 

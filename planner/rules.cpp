@@ -184,5 +184,19 @@ std::string nearest_values(const Job& job, const Layout& layout, std::int32_t La
   return "; no value of " + option + " is legal";
 }
 
+std::string nearest_batches(const Job& job, const Layout& layout, std::int64_t unit, std::int64_t least,
+                            Broken broken) {
+  std::string text = nearest_values(job, layout, &Layout::micro_batch, broken);
+  text = text.rfind("; nearest", 0) == 0 ? text + ", " : "; nearest: ";
+  const std::int64_t batch = job.training.global_batch;
+  const std::int64_t below = batch / unit * unit;
+  const std::int64_t above = std::max(least, (batch / unit + 1) * unit);
+  text += "global batch ";
+  if (below >= least && below > 0 && below < batch) {
+    text += with_separators(below) + " or ";
+  }
+  return text + with_separators(above);
+}
+
 }  // namespace detail
 }  // namespace tpplan

@@ -182,6 +182,10 @@ bool dualpipe_is_odd(const Job& job, const Layout& layout) {
   return layout.schedule == Schedule::dualpipe && (layout.pp % 2 != 0 || count % 2 != 0 || count < 2 * layout.pp);
 }
 
+/// Sequences of one micro-batch of every replica, and of as many as there are stages.
+std::int64_t one_micro_batch(const Layout& layout) { return std::int64_t{layout.dp} * layout.micro_batch; }
+std::int64_t group_of_micro_batches(const Layout& layout) { return one_micro_batch(layout) * layout.pp; }
+
 std::string micro_batch_count(const Job& job, const Layout& layout) {
   return number(job.training.global_batch) + " / (dp " + number(layout.dp) + " x micro-batch " +
          number(layout.micro_batch) + ") = " + number(micro_batches(job, layout)) + " micro-batches";
@@ -206,9 +210,12 @@ std::vector<Rule> pipeline_rules() {
                   number(data % layout.ep) + nearest_values(job, layout, &Layout::ep, expert_grid_does_not_divide);
          }
          const std::int64_t grid = std::int64_t{layout.etp} * layout.ep * layout.pp;
+         std::string nearest = nearest_values(job, layout, &Layout::ep, expert_grid_does_not_divide);
+         if (nearest.rfind("; nearest", 0) != 0) {
+           nearest = nearest_values(job, layout, &Layout::etp, expert_grid_does_not_divide);
+         }
          return number(world) + " GPUs % (etp " + number(layout.etp) + " x ep " + number(layout.ep) + " x pp " +
-                number(layout.pp) + ") = " + number(world % grid) +
-                nearest_values(job, layout, &Layout::ep, expert_grid_does_not_divide);
+                number(layout.pp) + ") = " + number(world % grid) + nearest;
        }},
       {"batch-divides",
        "the global batch must divide by micro-batch x dp (Megatron-LM core/num_microbatches_calculator.py)",
@@ -275,14 +282,17 @@ std::vector<Rule> pipeline_rules() {
        [](const Job& job, const Layout& layout) {
          const int count = micro_batches(job, layout);
          return micro_batch_count(job, layout) + ", % pp " + number(layout.pp) + " = " + number(count % layout.pp) +
-                nearest_values(job, layout, &Layout::micro_batch, groups_do_not_divide) + ", or vpp 1";
+                nearest_batches(job, layout, group_of_micro_batches(layout), group_of_micro_batches(layout),
+                                groups_do_not_divide) +
+                ", or vpp 1";
        }},
       {"micro-batches-fill-pipeline",
        "torch's 1F1B needs at least as many micro-batches as stages (torch.distributed.pipelining.schedules)",
        RuleDepth::pipeline, too_few_micro_batches,
        [](const Job& job, const Layout& layout) {
          return micro_batch_count(job, layout) + " < pp " + number(layout.pp) +
-                nearest_values(job, layout, &Layout::micro_batch, too_few_micro_batches);
+                nearest_batches(job, layout, one_micro_batch(layout), group_of_micro_batches(layout),
+                                too_few_micro_batches);
        }},
       {"dualpipe-even",
        "DualPipe feeds both ends: an even number of stages, and an even number of micro-batches of at least 2 pp "
@@ -290,7 +300,8 @@ std::vector<Rule> pipeline_rules() {
        RuleDepth::pipeline, dualpipe_is_odd,
        [](const Job& job, const Layout& layout) {
          return micro_batch_count(job, layout) + ", pp " + number(layout.pp) + ", 2 pp = " + number(2 * layout.pp) +
-                nearest_values(job, layout, &Layout::micro_batch, dualpipe_is_odd);
+                nearest_batches(job, layout, 2 * one_micro_batch(layout), 2 * group_of_micro_batches(layout),
+                                dualpipe_is_odd);
        }},
   };
 }

@@ -30,12 +30,13 @@ struct SearchSpace {
   std::vector<int> zero;                      ///< empty: those the framework uses; 0 alone on one data-parallel rank
   std::vector<int> shard_group;               ///< empty: all data-parallel ranks share states
   std::vector<bool> sequence_parallel;        ///< empty: on when tp > 1 and the sequence divides by it
-  std::vector<std::string> recompute;         ///< texts of set_recompute(); empty: those the framework uses
-  std::vector<Schedule> schedules;            ///< empty: 1f1b with one chunk per rank, interleaved with more
-  std::vector<CpType> cp_types;               ///< empty: the framework's usual one
-  std::vector<Offload> offloads;              ///< empty: none
-  std::vector<Optimizer> optimizers;          ///< empty: adam
-  std::vector<RanksOrder> ranks_orders;       ///< empty: tp-cp-dp-pp
+  std::vector<std::string> recompute;    ///< texts of set_recompute(); empty: those the framework uses, less what fused
+                                         ///< attention makes useless
+  std::vector<Schedule> schedules;       ///< empty: 1f1b with one chunk per rank, interleaved with more
+  std::vector<CpType> cp_types;          ///< empty: the framework's usual one
+  std::vector<Offload> offloads;         ///< empty: none
+  std::vector<Optimizer> optimizers;     ///< empty: adam
+  std::vector<RanksOrder> ranks_orders;  ///< empty: tp-cp-dp-pp
 };
 
 /// One ranked layout.

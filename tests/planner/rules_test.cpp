@@ -87,6 +87,8 @@ std::vector<BrokenRow> broken_rows() {
        "96 % (8 x 5) = 16: 5 pipeline stages do not divide 96 GPUs / tp 8; nearest: pp 4 or 6"},
       {"expert-grid-divides-world", bare_job(mixtral_8x7b(), 12), "tp=1 pp=3 ep=8",
        "12 GPUs % (etp 1 x ep 8 x pp 3) = 12; nearest: ep 4"},
+      {"expert-grid-divides-world", bare_job(mixtral_8x7b(), 12), "etp=7",
+       "12 GPUs % (etp 7 x ep 1 x pp 1) = 5; nearest: etp 4 or 8"},
       {"expert-grid-divides-world", bare_job(mixtral_8x7b(), 8, Framework::nanotron), "tp=2 ep=8 etp=1",
        "(dp 4 x cp 1) % ep 8 = 4; nearest: ep 4"},
       {"batch-divides", job_with(gpt_512, [](Job& job) { job.training.global_batch = 1000; }),
@@ -113,11 +115,13 @@ std::vector<BrokenRow> broken_rows() {
       {"schedule-suits-chunks", gpt_512, "tp=8 pp=8 vpp=3 schedule=zb-v", "zb-v with vpp 3; nearest: vpp 2"},
       // 1,536 / (dp 1 x 128) = 12 micro-batches on 8 stages.
       {"interleaved-micro-batches", bare_job(gpt3_175b(), 64), "tp=8 pp=8 vpp=2 micro-batch=128",
-       "1,536 / (dp 1 x micro-batch 128) = 12 micro-batches, % pp 8 = 4; nearest: micro-batch 96 or 192, or vpp 1"},
+       "1,536 / (dp 1 x micro-batch 128) = 12 micro-batches, % pp 8 = 4; nearest: micro-batch 96 or 192, "
+       "global batch 1,024 or 2,048, or vpp 1"},
       {"micro-batches-fill-pipeline", bare_job(gpt3_175b(), 64, Framework::torchtitan), "tp=8 pp=8 micro-batch=256",
-       "1,536 / (dp 1 x micro-batch 256) = 6 micro-batches < pp 8; nearest: micro-batch 192"},
+       "1,536 / (dp 1 x micro-batch 256) = 6 micro-batches < pp 8; nearest: micro-batch 192, global batch 2,048"},
       {"dualpipe-even", bare_job(gpt3_175b(), 64), "tp=8 pp=8 schedule=dualpipe micro-batch=128",
-       "1,536 / (dp 1 x micro-batch 128) = 12 micro-batches, pp 8, 2 pp = 16; nearest: micro-batch 96"},
+       "1,536 / (dp 1 x micro-batch 128) = 12 micro-batches, pp 8, 2 pp = 16; nearest: micro-batch 96, global batch "
+       "2,048"},
       {"zero-offered", bare_job(gpt3_175b(), 512, Framework::nanotron), "tp=8 zero=3",
        "nanotron has no ZeRO-3; nearest: zero 0 or 1"},
       {"sharding-without-pipeline", gpt_512, "tp=8 pp=2 zero=3", "zero 3 with pp 2; nearest: pp 1, or zero 1"},
