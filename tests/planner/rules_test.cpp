@@ -88,7 +88,7 @@ std::vector<BrokenRow> broken_rows() {
       {"expert-grid-divides-world", bare_job(mixtral_8x7b(), 12), "tp=1 pp=3 ep=8",
        "12 GPUs % (etp 1 x ep 8 x pp 3) = 12; nearest: ep 4"},
       {"expert-grid-divides-world", bare_job(mixtral_8x7b(), 12), "etp=7",
-       "12 GPUs % (etp 7 x ep 1 x pp 1) = 5; nearest: etp 4 or 8"},
+       "12 GPUs % (etp 7 x ep 1 x pp 1) = 5; nearest: etp 4"},
       {"expert-grid-divides-world", bare_job(mixtral_8x7b(), 8, Framework::nanotron), "tp=2 ep=8 etp=1",
        "(dp 4 x cp 1) % ep 8 = 4; nearest: ep 4"},
       {"batch-divides", job_with(gpt_512, [](Job& job) { job.training.global_batch = 1000; }),
