@@ -96,49 +96,57 @@ BytesPerSecond group_bandwidth(const Job& job, Collective collective, GroupPlace
   return network;
 }
 
-Seconds collective_time(const Job& job, Collective collective, Bytes bytes, GroupPlacement group, Source* source) {
-  if (group.ranks <= 1 || bytes.raw() <= 0) {
-    return Seconds(0);
+CollectiveLaw collective_law(const Job& job, Collective collective, GroupPlacement group) {
+  CollectiveLaw law;
+  if (group.ranks <= 1) {
+    return law;
   }
+  law.silent = false;
   const auto& row = row_of(collective);
   if (!job.calibration.curves.empty()) {
     const int nodes = std::max(1, group.ranks / std::max(1, group.inside));
     const Placement placement{nodes, group.ranks / nodes, group.stride};
     if (const auto* curve = job.calibration.find(collective, placement, 1)) {
-      if (source != nullptr) {
-        *source = curve->source;
-      }
-      return curve->time(bytes) + Seconds(job.profile.collective_latency_s);
+      law.curve = curve;
+      law.source = curve->source;
+      law.latency = Seconds(job.profile.collective_latency_s);
+      return law;
     }
-  }
-  if (source != nullptr) {
-    *source = Source::assumed;
   }
   const auto& link = job.links[group.tier];
   const double nodes = static_cast<double>(group.ranks) / group.inside;
   double latency_steps = row.steps(group.ranks);
-  Seconds latency = link.base + Seconds(job.profile.collective_latency_s);
+  law.latency = link.base + Seconds(job.profile.collective_latency_s);
   if (group.tier > 0 && group.inside > 1) {
     // Only the hops between nodes pay the network's step; the others the inner link's.
     const double outer = row.steps(std::max(1, static_cast<int>(nodes)));
-    latency += job.links[group.tier - 1].step * std::max(0.0, latency_steps - outer);
+    law.latency += job.links[group.tier - 1].step * std::max(0.0, latency_steps - outer);
     latency_steps = outer;
   }
-  latency += link.step * latency_steps;
+  law.latency += link.step * latency_steps;
+  const double extra = collective == Collective::all_to_all ? job.profile.all_to_all_factor : 1;
+  law.wire = row.wire_factor(group.ranks);
+  law.bandwidth = group_bandwidth(job, collective, group) * extra;
   if (collective == Collective::all_to_all && group.tier > 0 && group.inside >= 1 &&
       is_network(job.cluster.tiers[group.tier].kind)) {
     // (n-g)/n of the payload leaves through the member's own NIC, (g-1)/n stays inside; both at once.
     const double n = group.ranks;
     const double g = group.inside;
-    const Seconds outside =
-        bytes * ((n - g) / n) / (group_bandwidth(job, collective, group) * job.profile.all_to_all_factor);
-    const Seconds inside =
-        g > 1 ? bytes * ((g - 1) / n) / inside_bandwidth(job, group.tier - 1, group.inside, group.stride, collective)
-              : Seconds(0);
-    return latency + max(outside, inside);
+    law.wire = (n - g) / n;
+    if (g > 1) {
+      law.inner_wire = (g - 1) / n;
+      law.inner_bandwidth = inside_bandwidth(job, group.tier - 1, group.inside, group.stride, collective);
+    }
   }
-  const double extra = collective == Collective::all_to_all ? job.profile.all_to_all_factor : 1;
-  return latency + bytes * row.wire_factor(group.ranks) / (group_bandwidth(job, collective, group) * extra);
+  return law;
+}
+
+Seconds collective_time(const Job& job, Collective collective, Bytes bytes, GroupPlacement group, Source* source) {
+  const CollectiveLaw law = collective_law(job, collective, group);
+  if (source != nullptr) {
+    *source = law.source;
+  }
+  return law.time(bytes);
 }
 
 }  // namespace tpplan

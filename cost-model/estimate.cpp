@@ -1,6 +1,7 @@
 #include "cost-model/estimate.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "cost-model/layer_sizes.h"
 #include "cost-model/pipeline.h"
@@ -8,55 +9,61 @@
 
 namespace tpplan {
 
+PipelineCosts pipeline_costs(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape,
+                             const TransferLaws& transfers) {
+  const auto& profile = job.profile;
+  PipelineCosts out;
+  out.micro_batches =
+      static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
+  PipelineTimes times;
+  for (std::size_t i = 0; i < shape.groups.size(); ++i) {
+    const auto stage = stage_costs(costs, shape.groups[i].content);
+    if (i < out.known.size()) {
+      out.known[i] = stage;
+    }
+    const double n = shape.groups[i].count;
+    times.forward_sum += stage.forward * n;
+    times.backward_sum += stage.backward * n;
+    times.weight_sum += stage.weight * n;
+    if (stage.forward + stage.backward > times.slowest) {
+      times.slowest = stage.forward + stage.backward;
+      times.slowest_forward = stage.forward;
+      times.slowest_backward = stage.backward;
+      times.slowest_weight = stage.weight;
+    }
+  }
+  out.slowest = times.slowest;
+  out.span = pipeline_time(layout.schedule, layout.pp, layout.vpp, out.micro_batches, times);
+  if (layout.pp == 1) {
+    return out;
+  }
+  const bool parts = profile.pp_scatter_gather > 0.5 && layout.tp > 1 && !layout.sequence_parallel;
+  Seconds hop = transfers.neighbours.time(parts ? costs.boundary / layout.tp : costs.boundary);
+  if (parts) {
+    hop += transfers.gather.time(costs.boundary);
+  }
+  const bool overlapped =
+      layout.schedule == Schedule::interleaved && switched_on(job.training.overlap_pp, profile.pp_overlap_default);
+  const double per_micro_batch =
+      overlapped ? profile.pp_exposed_overlapped * layout.vpp : profile.pp_exposed_transfers * layout.vpp;
+  out.transfers = hop * (per_micro_batch * out.micro_batches + 2.0 * (layout.pp - 1));
+  if (job.model.tied_embeddings) {
+    out.tied_reduction = transfers.ends.time(Bytes(costs.embedding_params * profile.gradient_wire_bytes));
+  }
+  return out;
+}
+
 Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape) {
+  return combine(job, layout, costs, shape, pipeline_costs(job, layout, costs, shape, transfer_laws(job, layout)),
+                 sharding_laws(job, layout));
+}
+
+Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape,
+                 const PipelineCosts& pipeline, const ShardingLaws& sharding) {
   const auto& profile = job.profile;
   const auto& training = job.training;
-  const double micro_batches =
-      static_cast<double>(training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
-  const auto groups = data_groups(job, layout);
-
-  // Ends, middle and uneven ranks: rarely more kinds than the array holds; those are added up again.
-  std::array<StageCosts, 6> known;
-  const auto stage_at = [&](std::size_t i) {
-    return i < known.size() ? known[i] : stage_costs(costs, shape.groups[i].content);
-  };
-  for (std::size_t i = 0; i < std::min(known.size(), shape.groups.size()); ++i) {
-    known[i] = stage_costs(costs, shape.groups[i].content);
-  }
-  PipelineTimes pipeline;
-  for (std::size_t i = 0; i < shape.groups.size(); ++i) {
-    const auto stage = stage_at(i);
-    const double n = shape.groups[i].count;
-    pipeline.forward_sum += stage.forward * n;
-    pipeline.backward_sum += stage.backward * n;
-    pipeline.weight_sum += stage.weight * n;
-    if (stage.forward + stage.backward > pipeline.slowest) {
-      pipeline.slowest = stage.forward + stage.backward;
-      pipeline.slowest_forward = stage.forward;
-      pipeline.slowest_backward = stage.backward;
-      pipeline.slowest_weight = stage.weight;
-    }
-  }
-  const Seconds span = pipeline_time(layout.schedule, layout.pp, layout.vpp, micro_batches, pipeline);
-
-  // Transfers between stages.
-  Seconds transfers(0);
-  if (layout.pp > 1) {
-    const int stride =
-        layout.ranks_order == RanksOrder::tp_cp_pp_dp ? layout.tp * layout.cp : layout.tp * layout.cp * layout.dp;
-    const auto neighbours = place_group(job.cluster, 2, stride);
-    const bool parts = profile.pp_scatter_gather > 0.5 && layout.tp > 1 && !layout.sequence_parallel;
-    Seconds hop =
-        collective_time(job, Collective::send_recv, parts ? costs.boundary / layout.tp : costs.boundary, neighbours);
-    if (parts) {
-      hop += collective_time(job, Collective::all_gather, costs.boundary, place_group(job.cluster, layout.tp, 1));
-    }
-    const bool overlapped =
-        layout.schedule == Schedule::interleaved && switched_on(training.overlap_pp, profile.pp_overlap_default);
-    const double per_micro_batch =
-        overlapped ? profile.pp_exposed_overlapped * layout.vpp : profile.pp_exposed_transfers * layout.vpp;
-    transfers = hop * (per_micro_batch * micro_batches + 2.0 * (layout.pp - 1));
-  }
+  const double micro_batches = pipeline.micro_batches;
+  const auto& groups = sharding.groups;
 
   Estimate out;
   Seconds last_end(-1);
@@ -65,34 +72,28 @@ Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, 
   const bool gather_beside = switched_on(training.overlap_dp_param, profile.dp_overlap_default);
   for (std::size_t i = 0; i < shape.groups.size(); ++i) {
     const auto& group = shape.groups[i];
-    auto stage = stage_at(i);
-    const bool own_head = group.content.head && (!job.model.tied_embeddings || !group.content.embedding);
-    const double layer_params = stage.params;
-    if (own_head) {
-      stage.params += costs.head_params;
+    std::optional<StageCosts> further;  // of ranks beyond those that are known
+    if (i >= pipeline.known.size()) {
+      further = stage_costs(costs, group.content);
     }
+    const StageCosts& stage = further ? *further : pipeline.known[i];
+    const bool own_head = group.content.head && (!job.model.tied_embeddings || !group.content.embedding);
+    const double params = stage.params + (own_head ? costs.head_params : 0);
     Seconds data_parallel(0);
     if (layout.zero >= 3) {
-      StageCosts body = stage;
-      body.params = layer_params;
-      data_parallel = fsdp_exposed(job, costs, group.content, body, groups, micro_batches);
+      data_parallel = fsdp_exposed(job, costs, group.content, stage, groups, micro_batches);
     } else if (layout.dp * layout.cp > 1) {
-      const auto t = data_parallel_times(job, layout, stage, groups);
+      const auto t = data_parallel_times(job, sharding.laws, params, stage.expert_params);
       const double reductions = layout.zero >= 2 ? micro_batches : 1;
       data_parallel =
           (reduce_beside ? beside(stage.backward, t.reduce, profile.dp_overlap_cost) : t.reduce) * reductions;
       data_parallel += gather_beside ? beside(stage.forward, t.gather, profile.dp_overlap_cost) : t.gather;
     }
-    if (job.model.tied_embeddings && layout.pp > 1 && (group.content.embedding || group.content.head)) {
-      const int stride =
-          layout.ranks_order == RanksOrder::tp_cp_pp_dp ? layout.tp * layout.cp : layout.tp * layout.cp * layout.dp;
-      data_parallel +=
-          collective_time(job, Collective::all_reduce, Bytes(costs.embedding_params * profile.gradient_wire_bytes),
-                          place_group(job.cluster, 2, stride * (layout.pp - 1)));
+    if (group.content.embedding || group.content.head) {
+      data_parallel += pipeline.tied_reduction;
     }
-    const double local = layout.zero >= 1
-                             ? stage.params / groups.dense_shards + stage.expert_params / groups.expert_shards
-                             : stage.params + stage.expert_params;
+    const double local = layout.zero >= 1 ? params / groups.dense_shards + stage.expert_params / groups.expert_shards
+                                          : params + stage.expert_params;
     const Bytes traffic(std::max(8.0, profile.optimizer_bytes + row_of(layout.optimizer).traffic_bytes) * local);
     Seconds optimizer = traffic / (job.cluster.gpu.memory_bandwidth * job.constants.memory_adam);
     Seconds offload(0);
@@ -117,13 +118,13 @@ Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, 
       s.cp_comm = (c.cp_forward + c.cp_backward) * micro_batches;
       s.ep_comm = (c.ep_forward + c.ep_backward) * micro_batches;
       s.host = (c.host_forward + c.host_backward) * micro_batches + Seconds(profile.step_fixed_s);
-      s.pp_comm = transfers;
+      s.pp_comm = pipeline.transfers;
       s.dp_comm = data_parallel;
-      s.bubble = max(Seconds(0), span - (stage.forward + stage.backward) * micro_batches);
+      s.bubble = max(Seconds(0), pipeline.span - (stage.forward + stage.backward) * micro_batches);
       s.optimizer = optimizer;
       s.offload = offload;
     }
-    const auto memory = stage_memory(job, layout, costs, group, stage_at(i), groups, micro_batches);
+    const auto memory = stage_memory(job, layout, costs, group, stage, groups, micro_batches);
     if (memory.total > fullest) {
       fullest = memory.total;
       out.memory = memory.at;

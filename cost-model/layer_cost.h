@@ -110,8 +110,34 @@ struct GroupPlacement {
 };
 GroupPlacement place_group(const ClusterSpec& cluster, int ranks, int stride);
 
-/// Time of one collective of `bytes` payload (size convention of collectives.h) over a group, alone in its streams;
-/// measured curves first, else link constants. `measured` tells which when not null.
+/// Time of one collective over one group as a function of its payload alone: a measured curve, or latency plus bytes
+/// over bandwidth; of an all-to-all over several nodes the slower of what leaves the node and what stays.
+struct CollectiveLaw {
+  const CollectiveCurve* curve = nullptr;
+  Source source = Source::assumed;
+  bool silent = true;  ///< a group of one: no time
+  Seconds latency;
+  double wire = 1;  ///< bytes that cross `bandwidth` per byte of payload
+  BytesPerSecond bandwidth;
+  double inner_wire = 0;  ///< the same inside the nodes, at the same time; 0: nothing
+  BytesPerSecond inner_bandwidth;
+
+  [[nodiscard]] Seconds time(Bytes bytes) const {
+    if (silent || bytes.raw() <= 0) {
+      return Seconds(0);
+    }
+    if (curve != nullptr) {
+      return curve->time(bytes) + latency;
+    }
+    const Seconds outside = bytes * wire / bandwidth;
+    return latency + (inner_wire > 0 ? max(outside, bytes * inner_wire / inner_bandwidth) : outside);
+  }
+};
+/// The law of a group: measured curves first, else link constants.
+CollectiveLaw collective_law(const Job& job, Collective collective, GroupPlacement group);
+
+/// Time of one collective of `bytes` payload (size convention of collectives.h) over a group, alone in its streams:
+/// collective_law() at that size. `source` tells what it rests on when not null.
 Seconds collective_time(const Job& job, Collective collective, Bytes bytes, GroupPlacement group,
                         Source* source = nullptr);
 /// Bus bandwidth that the assumed law gives the group.

@@ -91,35 +91,64 @@ DataGroups data_groups(const Job& job, const Layout& layout) {
   return groups;
 }
 
-DataParallelTimes data_parallel_times(const Job& job, const Layout& layout, const StageCosts& stage,
-                                      const DataGroups& groups) {
-  DataParallelTimes t;
+DataParallelLaws data_parallel_laws(const Job& job, const Layout& layout, const DataGroups& groups) {
+  DataParallelLaws laws;
+  if (layout.zero == 0) {
+    laws.reduce = collective_law(job, Collective::all_reduce, groups.dense);
+    laws.expert_reduce = collective_law(job, Collective::all_reduce, groups.expert);
+    return laws;
+  }
+  laws.shard_ranks = groups.dense_shard.ranks;
+  laws.reduce = collective_law(job, Collective::reduce_scatter, groups.dense_shard);
+  laws.replicas = collective_law(job, Collective::all_reduce, groups.dense_replicas);
+  laws.expert_reduce = collective_law(job, Collective::reduce_scatter, groups.expert);
+  if (layout.zero < 3) {
+    laws.gather = collective_law(job, Collective::all_gather, groups.dense_shard);
+    laws.expert_gather = collective_law(job, Collective::all_gather, groups.expert);
+  }
+  return laws;
+}
+
+ShardingLaws sharding_laws(const Job& job, const Layout& layout) {
+  ShardingLaws out;
+  out.groups = data_groups(job, layout);
+  if (layout.zero < 3) {
+    out.laws = data_parallel_laws(job, layout, out.groups);
+  }
+  return out;
+}
+
+TransferLaws transfer_laws(const Job& job, const Layout& layout) {
+  TransferLaws laws;
+  if (layout.pp == 1) {
+    return laws;
+  }
+  const int stride =
+      layout.ranks_order == RanksOrder::tp_cp_pp_dp ? layout.tp * layout.cp : layout.tp * layout.cp * layout.dp;
+  laws.neighbours = collective_law(job, Collective::send_recv, place_group(job.cluster, 2, stride));
+  if (job.profile.pp_scatter_gather > 0.5) {
+    laws.gather = collective_law(job, Collective::all_gather, place_group(job.cluster, layout.tp, 1));
+  }
+  if (job.model.tied_embeddings) {
+    laws.ends = collective_law(job, Collective::all_reduce, place_group(job.cluster, 2, stride * (layout.pp - 1)));
+  }
+  return laws;
+}
+
+DataParallelTimes data_parallel_times(const Job& job, const DataParallelLaws& laws, double params,
+                                      double expert_params) {
   const double wire = job.profile.gradient_wire_bytes;
   const double weight = job.profile.weight_bytes;
-  const auto add = [&](double params, GroupPlacement all, GroupPlacement shard, GroupPlacement replicas) {
-    if (params <= 0) {
-      return;
-    }
-    const Bytes gradients(params * wire);
-    if (layout.zero == 0) {
-      t.reduce += collective_time(job, Collective::all_reduce, gradients, all);
-      return;
-    }
-    t.reduce += collective_time(job, Collective::reduce_scatter, gradients, shard);
-    if (replicas.ranks > 1) {
-      t.reduce += collective_time(job, Collective::all_reduce, gradients / static_cast<double>(shard.ranks), replicas);
-    }
-    if (layout.zero < 3) {
-      t.gather += collective_time(job, Collective::all_gather, Bytes(params * weight), shard);
-    }
-  };
-  add(stage.params, groups.dense, groups.dense_shard, groups.dense_replicas);
-  add(stage.expert_params, groups.expert, groups.expert, GroupPlacement{});
+  DataParallelTimes t;
+  t.reduce = laws.reduce.time(Bytes(params * wire)) + laws.replicas.time(Bytes(params * wire) / laws.shard_ranks) +
+             laws.expert_reduce.time(Bytes(expert_params * wire));
+  t.gather = laws.gather.time(Bytes(params * weight)) + laws.expert_gather.time(Bytes(expert_params * weight));
   return t;
 }
 
-Seconds beside(Seconds compute, Seconds communication, double share) {
-  return min(compute, communication) * share + max(Seconds(0), communication - compute);
+DataParallelTimes data_parallel_times(const Job& job, const Layout& layout, const StageCosts& stage,
+                                      const DataGroups& groups) {
+  return data_parallel_times(job, data_parallel_laws(job, layout, groups), stage.params, stage.expert_params);
 }
 
 Seconds fsdp_exposed(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
@@ -132,18 +161,13 @@ Seconds fsdp_exposed(const Job& job, const LayerCosts& costs, const StageContent
   const double layer_params = (content.dense * costs.dense_params + content.moe * costs.moe_params) / layers;
   const double root_params =
       stage.params - layer_params * layers + (content.head && !job.model.tied_embeddings ? costs.head_params : 0);
-  const auto gather = [&](double params) {
-    return collective_time(job, Collective::all_gather, Bytes(params * gather_bytes), groups.dense_shard);
-  };
+  const double wire = job.profile.gradient_wire_bytes;
+  const CollectiveLaw gather_law = collective_law(job, Collective::all_gather, groups.dense_shard);
+  const CollectiveLaw scatter_law = collective_law(job, Collective::reduce_scatter, groups.dense_shard);
+  const CollectiveLaw replicas_law = collective_law(job, Collective::all_reduce, groups.dense_replicas);
+  const auto gather = [&](double params) { return gather_law.time(Bytes(params * gather_bytes)); };
   const auto scatter = [&](double params) {
-    Seconds t = collective_time(job, Collective::reduce_scatter, Bytes(params * job.profile.gradient_wire_bytes),
-                                groups.dense_shard);
-    if (groups.dense_replicas.ranks > 1) {
-      t +=
-          collective_time(job, Collective::all_reduce,
-                          Bytes(params * job.profile.gradient_wire_bytes / groups.dense_shards), groups.dense_replicas);
-    }
-    return t;
+    return scatter_law.time(Bytes(params * wire)) + replicas_law.time(Bytes(params * wire / groups.dense_shards));
   };
   const Seconds layer_gather = gather(layer_params);
   const Seconds layer_scatter = scatter(layer_params);

@@ -42,8 +42,51 @@ struct DataParallelTimes {
 DataParallelTimes data_parallel_times(const Job& job, const Layout& layout, const StageCosts& stage,
                                       const DataGroups& groups);
 
+/// The collectives behind those times, which depend on the groups alone: one look-up serves every stage.
+struct DataParallelLaws {
+  CollectiveLaw reduce, replicas, gather;  ///< of dense parameters; all-reduce, or reduce-scatter with sharding
+  CollectiveLaw expert_reduce, expert_gather;
+  double shard_ranks = 1;
+};
+DataParallelLaws data_parallel_laws(const Job& job, const Layout& layout, const DataGroups& groups);
+DataParallelTimes data_parallel_times(const Job& job, const DataParallelLaws& laws, double params,
+                                      double expert_params);
+
+/// Groups and laws of a way to shard states: the same for every micro-batch, recomputation and sequence parallelism.
+struct ShardingLaws {
+  DataGroups groups;
+  DataParallelLaws laws;
+};
+ShardingLaws sharding_laws(const Job& job, const Layout& layout);
+
+/// Laws of the transfers of a pipeline; the same for every micro-batch, recomputation and sequence parallelism.
+struct TransferLaws {
+  CollectiveLaw neighbours;  ///< from one stage to the next
+  CollectiveLaw gather;      ///< over tp, where stage outputs travel in tp parts
+  CollectiveLaw ends;        ///< all-reduce between first and last stage
+};
+TransferLaws transfer_laws(const Job& job, const Layout& layout);
+
+/// What every way to shard states has in common for one layer key, pipeline and dp.
+struct PipelineCosts {
+  std::array<StageCosts, 4> known;  ///< of the first groups of the shape: ends, middle, uneven ranks
+  double micro_batches = 1;
+  Seconds slowest;         ///< forward and backward of the slowest stage, one micro-batch
+  Seconds span;            ///< pipeline_time()
+  Seconds transfers;       ///< exposed transfers between stages, per step
+  Seconds tied_reduction;  ///< all-reduce of a tied matrix between the two ends of the pipeline
+};
+PipelineCosts pipeline_costs(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape,
+                             const TransferLaws& transfers);
+
+/// combine() with those parts given.
+Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape,
+                 const PipelineCosts& pipeline, const ShardingLaws& sharding);
+
 /// Exposed cost of collectives that run beside compute: slowed compute plus what sticks out.
-Seconds beside(Seconds compute, Seconds communication, double share);
+inline Seconds beside(Seconds compute, Seconds communication, double share) {
+  return min(compute, communication) * share + max(Seconds(0), communication - compute);
+}
 
 /// FSDP (ZeRO-3): per micro-batch gathers forward and backward and a reduce-scatter, prefetched beside the layers.
 Seconds fsdp_exposed(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,

@@ -172,6 +172,10 @@ void add_layers(const Job& job, const SearchSpace& space, int tp, int cp, std::v
   }
 }
 
+const std::vector<LayoutSpace::Sharding>& shardings_of(const LayoutSpace& space, const Layout& layout) {
+  return layout.dp * layout.cp == 1 ? space.alone : space.shardings;
+}
+
 }  // namespace
 
 LayoutSpace layout_space(const Job& job, const SearchSpace& space) {
@@ -211,32 +215,30 @@ LayoutSpace layout_space(const Job& job, const SearchSpace& space) {
 }
 
 LayoutScan::LayoutScan(const Job& job, const LayoutSpace& space, Objective objective, std::size_t top_k)
-    : job_(job), space_(space), objective_(objective), top_k_(top_k) {
-  const auto& all = rules();
-  const auto first_at = [&all](RuleDepth depth) {
+    : job_(job), space_(space), rules_(rules()), objective_(objective), top_k_(top_k) {
+  const auto first_at = [this](RuleDepth depth) {
     return static_cast<std::size_t>(
-        std::find_if(all.begin(), all.end(), [depth](const Rule& rule) { return rule.depth >= depth; }) - all.begin());
+        std::find_if(rules_.begin(), rules_.end(), [depth](const Rule& rule) { return rule.depth >= depth; }) -
+        rules_.begin());
   };
   first_pipeline_rule_ = first_at(RuleDepth::pipeline);
   first_data_rule_ = first_at(RuleDepth::data);
-  stats_.rejected.assign(all.size(), 0);
+  stats_.rejected.assign(rules_.size(), 0);
   heap_.reserve(top_k + 1);
+  pipeline_laws_.resize(space.pipelines.size());
+  data_laws_.resize(space.pipelines.size() * std::max(space.shardings.size(), space.alone.size()));
+  grid_.tp = 0;  // of no layer key
 }
 
 void LayoutScan::visit(std::size_t layer_key) {
-  const auto& all = rules();
-  const auto first_broken = [&](const Layout& layout, std::size_t begin, std::size_t end) {
-    while (begin < end && !all[begin].broken(job_, layout)) {
-      ++begin;
-    }
-    return begin;
-  };
   Layout layout = space_.layers[layer_key];
   const std::size_t layer_rule = first_broken(layout, 0, first_pipeline_rule_);
   const std::int64_t world = job_.cluster.gpus();
   const std::int64_t inside = std::int64_t{layout.tp} * layout.cp;
+  enter_grid(layout);
   std::optional<LayerCosts> costs;
-  for (const LayoutSpace::Pipeline& pipeline : space_.pipelines) {
+  for (std::size_t i = 0; i < space_.pipelines.size(); ++i) {
+    const LayoutSpace::Pipeline& pipeline = space_.pipelines[i];
     const std::int64_t product = inside * pipeline.pp;
     const bool divides = world % product == 0;
     // Axes left open take only values that divide; one impossible combination stands for those that were asked for.
@@ -247,8 +249,7 @@ void LayoutScan::visit(std::size_t layer_key) {
     if (divides && !space_.dp.allows(layout.dp)) {
       continue;
     }
-    const auto& shardings = layout.dp * layout.cp == 1 ? space_.alone : space_.shardings;
-    const auto count = static_cast<std::int64_t>(shardings.size());
+    const auto count = static_cast<std::int64_t>(shardings_of(space_, layout).size());
     stats_.enumerated += count;
     if (layer_rule < first_pipeline_rule_) {
       stats_.rejected[layer_rule] += count;
@@ -262,26 +263,74 @@ void LayoutScan::visit(std::size_t layer_key) {
       stats_.rejected[pipeline_rule] += count;
       continue;
     }
-    for (const LayoutSpace::Sharding& sharding : shardings) {
-      layout.zero = sharding.zero;
-      layout.shard_group = sharding.shard_group;
-      layout.offload = sharding.offload;
-      layout.optimizer = sharding.optimizer;
-      const std::size_t data_rule = first_broken(layout, first_data_rule_, all.size());
-      if (data_rule < all.size()) {
-        ++stats_.rejected[data_rule];
-        continue;
-      }
-      if (!costs) {
-        costs = layer_costs(job_, tpplan::layer_key(layout));
-      }
-      price(layout, *costs, space_.shapes[pipeline.shape]);
-    }
+    visit_shardings(layout, i, costs);
   }
 }
 
-void LayoutScan::price(const Layout& layout, const LayerCosts& costs, const PipelineShape& shape) {
-  const Estimate estimate = combine(job_, layout, costs, shape);
+void LayoutScan::visit_shardings(Layout layout, std::size_t pipeline, std::optional<LayerCosts>& costs) {
+  const auto& shardings = shardings_of(space_, layout);
+  const auto next_legal = [&](std::size_t i) {
+    for (; i < shardings.size(); ++i) {
+      layout.zero = shardings[i].zero;
+      layout.shard_group = shardings[i].shard_group;
+      layout.offload = shardings[i].offload;
+      layout.optimizer = shardings[i].optimizer;
+      const std::size_t broken = first_broken(layout, first_data_rule_, rules_.size());
+      if (broken == rules_.size()) {
+        break;
+      }
+      ++stats_.rejected[broken];
+    }
+    return i;
+  };
+  std::size_t sharding = next_legal(0);
+  if (sharding == shardings.size()) {
+    return;
+  }
+  if (!costs) {
+    costs = layer_costs(job_, tpplan::layer_key(layout));
+  }
+  PipelineLaws& laws = pipeline_laws_[pipeline];
+  if (!laws.known) {
+    laws = {true, transfer_laws(job_, layout)};
+  }
+  const PipelineShape& shape = space_.shapes[space_.pipelines[pipeline].shape];
+  const PipelineCosts stages = pipeline_costs(job_, layout, *costs, shape, laws.transfers);
+  for (; sharding < shardings.size(); sharding = next_legal(sharding + 1)) {
+    price(layout, combine(job_, layout, *costs, shape, stages, laws_of(layout, pipeline, sharding)));
+  }
+}
+
+void LayoutScan::enter_grid(const Layout& layer) {
+  if (layer.tp == grid_.tp && layer.cp == grid_.cp && layer.ep == grid_.ep && layer.etp == grid_.etp &&
+      layer.ranks_order == grid_.ranks_order) {
+    return;
+  }
+  grid_ = layer;
+  for (PipelineLaws& laws : pipeline_laws_) {
+    laws.known = false;
+  }
+  for (DataLaws& laws : data_laws_) {
+    laws.known = false;
+  }
+}
+
+const ShardingLaws& LayoutScan::laws_of(const Layout& layout, std::size_t pipeline, std::size_t sharding) {
+  DataLaws& laws = data_laws_[pipeline * (data_laws_.size() / pipeline_laws_.size()) + sharding];
+  if (!laws.known) {
+    laws = {true, sharding_laws(job_, layout)};
+  }
+  return laws.sharding;
+}
+
+std::size_t LayoutScan::first_broken(const Layout& layout, std::size_t begin, std::size_t end) const {
+  while (begin < end && !rules_[begin].broken(job_, layout)) {
+    ++begin;
+  }
+  return begin;
+}
+
+void LayoutScan::price(const Layout& layout, const Estimate& estimate) {
   const double seconds = estimate.step.total().raw();
   const double bytes = estimate.memory.total().raw();
   if (verdict(estimate.memory, job_.training.memory_headroom) == Fits::no) {

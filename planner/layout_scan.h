@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cost-model/stage_cost.h"
 #include "planner/search.h"
 
 namespace tpplan {
@@ -56,14 +57,32 @@ class LayoutScan {
   [[nodiscard]] const std::optional<Ranked>& closest() const { return closest_; }
 
  private:
-  void price(const Layout& layout, const LayerCosts& costs, const PipelineShape& shape);
+  void visit_shardings(Layout layout, std::size_t pipeline, std::optional<LayerCosts>& costs);
+  const ShardingLaws& laws_of(const Layout& layout, std::size_t pipeline, std::size_t sharding);
+  void price(const Layout& layout, const Estimate& estimate);
+  [[nodiscard]] std::size_t first_broken(const Layout& layout, std::size_t begin, std::size_t end) const;
   void keep(const Ranked& candidate);
 
   const Job& job_;
   const LayoutSpace& space_;
+  const std::vector<Rule>& rules_;
   Objective objective_;
   std::size_t top_k_;
   std::size_t first_pipeline_rule_ = 0, first_data_rule_ = 0;
+  /// Laws of the grid of the layer key in work (tp, cp, ep, etp, order of ranks): the next keys mostly share it.
+  struct PipelineLaws {
+    bool known = false;
+    TransferLaws transfers;
+  };
+  struct DataLaws {
+    bool known = false;
+    ShardingLaws sharding;
+  };
+  void enter_grid(const Layout& layer);
+  Layout grid_;
+  std::vector<PipelineLaws> pipeline_laws_;  ///< per pipeline
+  std::vector<DataLaws> data_laws_;          ///< per pipeline and sharding
+
   SearchStats stats_;
   std::vector<Ranked> heap_;  ///< worst on top
   std::optional<Ranked> closest_;
