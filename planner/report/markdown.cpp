@@ -1,43 +1,6 @@
 #include "planner/report/plan_report.h"
 
 namespace tpplan {
-namespace {
-
-/// A cell of a GitHub table: bars and line feeds would end it.
-std::string cell_of(std::string_view text) {
-  std::string cell;
-  for (const char c : text) {
-    cell += c == '|' ? std::string("\\|") : c == '\n' ? std::string(" ") : std::string(1, c);
-  }
-  while (!cell.empty() && cell.back() == ' ') {
-    cell.pop_back();
-  }
-  return cell;
-}
-
-std::string row_of(const std::vector<std::string>& cells) {
-  std::string line = "|";
-  for (const std::string& cell : cells) {
-    line += " " + cell_of(cell) + " |";
-  }
-  return line + "\n";
-}
-
-std::string github_table(const TextTable& table) {
-  std::vector<std::string> headers;
-  std::string rule = "|";
-  for (const Column& column : table.columns) {
-    headers.push_back(column.header);
-    rule += column.right ? " ---: |" : " --- |";
-  }
-  std::string text = row_of(headers) + rule + "\n";
-  for (const auto& row : table.rows) {
-    text += row_of(row);
-  }
-  return text;
-}
-
-}  // namespace
 
 std::string markdown_report(const PlanReport& report, const Terminal&, std::string&) {
   std::string text = "## " + job_line(report.job) + "\n\n";

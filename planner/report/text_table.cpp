@@ -48,6 +48,26 @@ std::vector<bool> fitting_columns(const TextTable& table, const std::vector<std:
   }
 }
 
+/// A cell of a GitHub table: bars and line feeds would end it.
+std::string cell_of(std::string_view text) {
+  std::string cell;
+  for (const char c : text) {
+    cell += c == '|' ? std::string("\\|") : c == '\n' ? std::string(" ") : std::string(1, c);
+  }
+  while (!cell.empty() && cell.back() == ' ') {
+    cell.pop_back();
+  }
+  return cell;
+}
+
+std::string row_of(const std::vector<std::string>& cells) {
+  std::string line = "|";
+  for (const std::string& cell : cells) {
+    line += " " + cell_of(cell) + " |";
+  }
+  return line + "\n";
+}
+
 }  // namespace
 
 std::size_t display_width(std::string_view text) {
@@ -89,6 +109,20 @@ std::string TextTable::render(const Terminal& terminal, int indent, std::vector<
   std::string text = terminal.paint(Style::bold, line(headers)) + "\n";
   for (const auto& row : rows) {
     text += line(row) + "\n";
+  }
+  return text;
+}
+
+std::string github_table(const TextTable& table) {
+  std::vector<std::string> headers;
+  std::string rule = "|";
+  for (const Column& column : table.columns) {
+    headers.push_back(column.header);
+    rule += column.right ? " ---: |" : " --- |";
+  }
+  std::string text = row_of(headers) + rule + "\n";
+  for (const auto& row : table.rows) {
+    text += row_of(row);
   }
   return text;
 }

@@ -23,6 +23,9 @@ struct TextTable {
                                    std::vector<std::string>* dropped = nullptr) const;
 };
 
+/// The table as GitHub Markdown.
+std::string github_table(const TextTable& table);
+
 /// Columns of a text on a terminal: its code points.
 std::size_t display_width(std::string_view text);
 
