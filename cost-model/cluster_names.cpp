@@ -3,6 +3,7 @@
 
 #include "cost-model/cluster_spec.h"
 #include "cost-model/cluster_tiers.h"
+#include "cost-model/mixed_cluster.h"
 
 namespace tpplan {
 namespace {
@@ -69,6 +70,21 @@ ClusterSpec usual_cluster(const GpuSpec& gpu, int nodes, int gpus_per_node, std:
 }
 
 std::optional<ClusterSpec> cluster_from_name(std::string_view text, const GpuCatalogue& catalogue) {
+  if (text.find('+') != std::string_view::npos) {
+    std::vector<ClusterSpec> parts;
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find('+', begin), text.size());
+      auto part = cluster_from_name(text.substr(begin, end - begin), catalogue);
+      if (!part) return std::nullopt;
+      parts.push_back(std::move(*part));
+      begin = end + 1;
+    }
+    const Interconnect network = joining_network(parts);
+    ClusterSpec whole = join_parts(std::string(text), std::move(parts), network);
+    whole.assumed.push_back("network between the parts: " + format(network.network) +
+                            " per GPU and direction, the slowest of theirs (a cluster file sets it)");
+    return whole;
+  }
   std::string_view rest = text;
   const auto first = take_count(rest);
   if (!first || rest.find_first_of("/\\") != std::string_view::npos || rest.ends_with(".json")) return std::nullopt;

@@ -5,6 +5,7 @@
 
 #include "cost-model/cluster_tiers.h"
 #include "cost-model/gpu_fields.h"
+#include "cost-model/mixed_cluster.h"
 
 namespace tpplan {
 namespace {
@@ -293,7 +294,7 @@ void read_interconnect(ObjectReader& root, ClusterSpec& cluster) {
   cluster.tiers = tiers_of(reading.links, cluster.nodes, cluster.gpus_per_node);
 }
 
-void read_rest(ObjectReader& root, ClusterSpec& cluster) {
+void read_host(ObjectReader& root, ClusterSpec& cluster) {
   cluster.host_memory = root.bytes("host_memory", Bytes{});
   const GpuSpec& gpu = cluster.gpu;
   BytesPerSecond usual = given(gpu.host_link) ? gpu.host_link : pcie_bandwidth(gpu.pcie.empty() ? "4.0x16" : gpu.pcie);
@@ -304,11 +305,23 @@ void read_rest(ObjectReader& root, ClusterSpec& cluster) {
   if (!root.has("host_link")) {
     assume(cluster, "host link", format(cluster.host_link) + " between a GPU and its host, per direction", "host_link");
   }
+}
+
+void read_storage(ObjectReader& root, ClusterSpec& cluster) {
   if (auto storage = root.optional_object("storage")) {
     cluster.storage_read = storage->bandwidth("read", BytesPerSecond{});
     cluster.storage_write = storage->bandwidth("write", BytesPerSecond{});
     storage->close();
   }
+}
+
+std::string file_stem(const std::string& path) {
+  std::string stem = std::filesystem::path(path).filename().string();
+  if (stem.ends_with(".json")) stem.resize(stem.size() - 5);
+  return stem;
+}
+
+void read_notes(ObjectReader& root, ClusterSpec& cluster) {
   if (root.has("guessed")) {
     for (std::string& guess : root.texts("guessed")) cluster.assumed.push_back(std::move(guess));
   } else {
@@ -318,16 +331,8 @@ void read_rest(ObjectReader& root, ClusterSpec& cluster) {
   root.ignore("source");
 }
 
-std::string file_stem(const std::string& path) {
-  std::string stem = std::filesystem::path(path).filename().string();
-  if (stem.ends_with(".json")) stem.resize(stem.size() - 5);
-  return stem;
-}
-
-ClusterSpec read_cluster(SpecDocument& document, const GpuCatalogue& catalogue, std::string* warnings) {
-  ObjectReader root = document.root();
-  ClusterSpec cluster;
-  cluster.name = root.text("name", file_stem(document.name()));
+/// Equal nodes: GPU, counts, links, host.
+void read_nodes(ObjectReader& root, const GpuCatalogue& catalogue, ClusterSpec& cluster) {
   cluster.gpu = read_gpu(root, catalogue);
   cluster.gpus_per_node = static_cast<int>(root.count("gpus_per_node", 1, kMostGpusPerNode));
   cluster.nodes = static_cast<int>(root.count("nodes", 1, kMostNodes, 1));
@@ -336,7 +341,60 @@ ClusterSpec read_cluster(SpecDocument& document, const GpuCatalogue& catalogue, 
     cluster.nodes = 1;
   }
   read_interconnect(root, cluster);
-  read_rest(root, cluster);
+  read_host(root, cluster);
+}
+
+/// `groups`: parts of a mixed cluster, each described as a cluster of its own, joined by `network`.
+ClusterSpec read_groups(ObjectReader& root, const GpuCatalogue& catalogue, const std::string& name) {
+  for (const std::string_view key :
+       {"gpu", "gpus_per_node", "nodes", "fast_domain", "pcie", "tiers", "host_memory", "host_link"}) {
+    if (root.has(key)) root.error_at_key(key, std::string(key) + " and groups both given", "each group has its own");
+    root.ignore(key);
+  }
+  ArrayReader list = root.array("groups");
+  if (list.size() == 0) root.error("groups", "expected at least one group of nodes");
+  std::vector<ClusterSpec> parts;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    ObjectReader reader = list.object(i);
+    ClusterSpec part;
+    read_nodes(reader, catalogue, part);
+    part.name = reader.text("name", std::to_string(part.nodes) + "x" + std::to_string(part.gpus_per_node) + "x" +
+                                        (part.gpu.id.empty() ? "?" : part.gpu.id));
+    read_notes(reader, part);
+    reader.close();
+    if (!part.gpu.id.empty() && !part.tiers.empty()) parts.push_back(std::move(part));
+  }
+  if (parts.empty()) {
+    root.ignore("network");
+    return {};
+  }
+  if (parts.size() == 1) {
+    root.ignore("network");
+    return parts.front();
+  }
+  ClusterSpec counts;  // for the network's share of a node
+  counts.gpus_per_node = parts.front().gpus_per_node;
+  counts.nodes = 1 + parts.front().nodes;
+  Reading reading{root, counts, joining_network(parts)};
+  read_network(reading);
+  ClusterSpec whole = join_parts(name, std::move(parts), reading.links);
+  whole.assumed.insert(whole.assumed.end(), counts.assumed.begin(), counts.assumed.end());
+  return whole;
+}
+
+ClusterSpec read_cluster(SpecDocument& document, const GpuCatalogue& catalogue, std::string* warnings) {
+  ObjectReader root = document.root();
+  ClusterSpec cluster;
+  const std::string name = root.text("name", file_stem(document.name()));
+  if (root.has("groups")) {
+    cluster = read_groups(root, catalogue, name);
+  } else {
+    root.ignore("groups");
+    read_nodes(root, catalogue, cluster);
+  }
+  cluster.name = name;
+  read_storage(root, cluster);
+  read_notes(root, cluster);
   root.close();
   document.finish();
   if (warnings != nullptr) *warnings += document.warnings();

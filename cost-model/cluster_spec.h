@@ -114,7 +114,8 @@ struct NetworkTier {
   bool peer_to_peer = true;  ///< PCIe: GPUs read each other's memory directly
 };
 
-/// A homogeneous cluster: `nodes` hosts of `gpus_per_node` equal GPUs, joined by tiers ordered by span.
+/// `nodes` hosts of `gpus_per_node` equal GPUs, joined by tiers ordered by span. A mixed cluster is a row of such parts;
+/// seen as a whole it has the least of everything: what a layout that spreads equal work over unequal parts can count on.
 struct ClusterSpec {
   std::string name;
   GpuSpec gpu;
@@ -124,6 +125,7 @@ struct ClusterSpec {
   Bytes host_memory;                           ///< per node, 0 unknown
   BytesPerSecond host_link;                    ///< PCIe or C2C between one GPU and its host, per direction
   BytesPerSecond storage_read, storage_write;  ///< whole cluster, 0 unknown
+  std::vector<ClusterSpec> parts;              ///< of a mixed cluster, in rank order; empty when all nodes are alike
   std::string calibration;  ///< path of NAME.calibration.json beside the file, empty when there is none
   std::vector<std::string> assumed;
   [[nodiscard]] int gpus() const { return gpus_per_node * nodes; }
@@ -165,8 +167,9 @@ BytesPerSecond pcie_bandwidth(std::string_view slot);
 ClusterSpec usual_cluster(const GpuSpec& gpu, int nodes, int gpus_per_node,
                           std::optional<BytesPerSecond> network = std::nullopt, int fast_domain = 0);
 
-/// "16x8xh100-80gb-sxm" (nodes x GPUs x GPU id, case-insensitive) or "8xa100-80gb-sxm"; nothing when the text has
-/// another form; throws SpecError when the form fits but the GPU is unknown.
+/// "16x8xh100-80gb-sxm" (nodes x GPUs x GPU id, case-insensitive) or "8xa100-80gb-sxm", several of them joined by "+"
+/// for a mixed cluster; nothing when the text has another form; throws SpecError when the form fits but the GPU is
+/// unknown.
 std::optional<ClusterSpec> cluster_from_name(std::string_view text, const GpuCatalogue& catalogue);
 
 }  // namespace tpplan

@@ -4,20 +4,26 @@
 #include <optional>
 
 #include "cost-model/layer_sizes.h"
+#include "cost-model/mixed.h"
 #include "cost-model/pipeline.h"
 #include "cost-model/stage_cost.h"
 
 namespace tpplan {
+namespace {
 
-PipelineCosts pipeline_costs(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape,
-                             const TransferLaws& transfers) {
+std::size_t index_of(const StageGroup& group) { return group.part < 0 ? 0 : static_cast<std::size_t>(group.part); }
+
+}  // namespace
+
+PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
+                             const PipelineShape& shape, const TransferLaws& transfers) {
   const auto& profile = job.profile;
   PipelineCosts out;
   out.micro_batches =
       static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
   PipelineTimes times;
   for (std::size_t i = 0; i < shape.groups.size(); ++i) {
-    const auto stage = stage_costs(costs, shape.groups[i].content);
+    const auto stage = stage_costs(costs[index_of(shape.groups[i])], shape.groups[i].content);
     if (i < out.known.size()) {
       out.known[i] = stage;
     }
@@ -37,10 +43,11 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, const LayerCo
   if (layout.pp == 1) {
     return out;
   }
+  const Bytes boundary = costs.front().boundary;
   const bool parts = profile.pp_scatter_gather > 0.5 && layout.tp > 1 && !layout.sequence_parallel;
-  Seconds hop = transfers.neighbours.time(parts ? costs.boundary / layout.tp : costs.boundary);
+  Seconds hop = transfers.neighbours.time(parts ? boundary / layout.tp : boundary);
   if (parts) {
-    hop += transfers.gather.time(costs.boundary);
+    hop += transfers.gather.time(boundary);
   }
   const bool overlapped =
       layout.schedule == Schedule::interleaved && switched_on(job.training.overlap_pp, profile.pp_overlap_default);
@@ -48,30 +55,36 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, const LayerCo
       overlapped ? profile.pp_exposed_overlapped * layout.vpp : profile.pp_exposed_transfers * layout.vpp;
   out.transfers = hop * (per_micro_batch * out.micro_batches + 2.0 * (layout.pp - 1));
   if (job.model.tied_embeddings) {
-    out.tied_reduction = transfers.ends.time(Bytes(costs.embedding_params * profile.gradient_wire_bytes));
+    out.tied_reduction = transfers.ends.time(Bytes(costs.front().embedding_params * profile.gradient_wire_bytes));
   }
   return out;
 }
 
 Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape) {
-  return combine(job, layout, costs, shape, pipeline_costs(job, layout, costs, shape, transfer_laws(job, layout)),
-                 sharding_laws(job, layout));
+  const std::span<const LayerCosts> one(&costs, 1);
+  const ShardingLaws sharding = sharding_laws(job, layout);
+  return combine(job, layout, one, shape, pipeline_costs(job, layout, one, shape, transfer_laws(job, layout)),
+                 std::span<const ShardingLaws>(&sharding, 1));
 }
 
-Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape,
-                 const PipelineCosts& pipeline, const ShardingLaws& sharding) {
-  const auto& profile = job.profile;
+Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCosts> all_costs,
+                 const PipelineShape& shape, const PipelineCosts& pipeline,
+                 std::span<const ShardingLaws> all_sharding) {
   const auto& training = job.training;
   const double micro_batches = pipeline.micro_batches;
-  const auto& groups = sharding.groups;
 
   Estimate out;
   Seconds last_end(-1);
-  Bytes fullest(-1);
-  const bool reduce_beside = switched_on(training.overlap_dp_grad, profile.dp_overlap_default);
-  const bool gather_beside = switched_on(training.overlap_dp_param, profile.dp_overlap_default);
+  double fullest = -1;
   for (std::size_t i = 0; i < shape.groups.size(); ++i) {
     const auto& group = shape.groups[i];
+    const Job& on = job.part(group.part);
+    const auto& profile = on.profile;
+    const auto& costs = all_costs[index_of(group)];
+    const auto& sharding = all_sharding[index_of(group)];
+    const auto& groups = sharding.groups;
+    const bool reduce_beside = switched_on(training.overlap_dp_grad, profile.dp_overlap_default);
+    const bool gather_beside = switched_on(training.overlap_dp_param, profile.dp_overlap_default);
     std::optional<StageCosts> further;  // of ranks beyond those that are known
     if (i >= pipeline.known.size()) {
       further = stage_costs(costs, group.content);
@@ -81,9 +94,9 @@ Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, 
     const double params = stage.params + (own_head ? costs.head_params : 0);
     Seconds data_parallel(0);
     if (layout.zero >= 3) {
-      data_parallel = fsdp_exposed(job, costs, group.content, stage, groups, micro_batches);
+      data_parallel = fsdp_exposed(on, costs, group.content, stage, groups, micro_batches);
     } else if (layout.dp * layout.cp > 1) {
-      const auto t = data_parallel_times(job, sharding.laws, params, stage.expert_params);
+      const auto t = data_parallel_times(on, sharding.laws, params, stage.expert_params);
       const double reductions = layout.zero >= 2 ? micro_batches : 1;
       data_parallel =
           (reduce_beside ? beside(stage.backward, t.reduce, profile.dp_overlap_cost) : t.reduce) * reductions;
@@ -95,16 +108,16 @@ Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, 
     const double local = layout.zero >= 1 ? params / groups.dense_shards + stage.expert_params / groups.expert_shards
                                           : params + stage.expert_params;
     const Bytes traffic(std::max(8.0, profile.optimizer_bytes + row_of(layout.optimizer).traffic_bytes) * local);
-    Seconds optimizer = traffic / (job.cluster.gpu.memory_bandwidth * job.constants.memory_adam);
+    Seconds optimizer = traffic / (on.cluster.gpu.memory_bandwidth * on.constants.memory_adam);
     Seconds offload(0);
-    if (layout.offload == Offload::optimizer && job.cluster.host_link.raw() > 0) {
+    if (layout.offload == Offload::optimizer && on.cluster.host_link.raw() > 0) {
       // Gradients go down and updated weights come back; the update itself runs at host memory speed beside them.
-      offload = Bytes((4 + profile.weight_bytes) * local) / job.cluster.host_link;
+      offload = Bytes((4 + profile.weight_bytes) * local) / on.cluster.host_link;
       optimizer = Seconds(0);
-    } else if (layout.offload == Offload::activations && job.cluster.host_link.raw() > 0) {
+    } else if (layout.offload == Offload::activations && on.cluster.host_link.raw() > 0) {
       const Bytes moved = (costs.dense_activations * static_cast<double>(group.content.dense) +
                            costs.moe_activations * static_cast<double>(group.content.moe));
-      const Seconds copy = moved / job.cluster.host_link;
+      const Seconds copy = moved / on.cluster.host_link;
       offload = (max(Seconds(0), copy - stage.forward) + max(Seconds(0), copy - stage.backward)) * micro_batches;
     }
     const Seconds end = data_parallel + optimizer + offload;
@@ -124,23 +137,28 @@ Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, 
       s.optimizer = optimizer;
       s.offload = offload;
     }
-    const auto memory = stage_memory(job, layout, costs, group, stage, groups, micro_batches);
-    if (memory.total > fullest) {
-      fullest = memory.total;
+    const auto memory = stage_memory(on, layout, costs, group, stage, groups, micro_batches);
+    const double share = memory.total.raw() / memory.at.capacity.raw();
+    if (share > fullest) {
+      fullest = share;
       out.memory = memory.at;
     }
   }
   out.step.lower_bound = pipeline.slowest * micro_batches;
   const double layers_flops_scale = micro_batches / layout.pp;
   const int moe_layers = job.moe() ? job.moe_before.back() : 0;
+  const auto& costs = all_costs.front();
   out.step.model_flops = (costs.model_flops_dense * static_cast<double>(job.model.layers - moe_layers) +
                           costs.model_flops_moe * static_cast<double>(moe_layers) + costs.model_flops_head) *
                          layers_flops_scale;
-  out.step.step_error = profile.step_error;
+  out.step.step_error = job.profile.step_error;
   return out;
 }
 
 Estimate estimate(const Job& job, const Layout& layout) {
+  if (stages_keep_to_parts(job, layout)) {
+    return mixed_estimate(job, layout);
+  }
   return combine(job, layout, layer_costs(job, layer_key(layout)), pipeline_shape(job, layout.pp, layout.vpp));
 }
 
@@ -158,7 +176,7 @@ std::string_view name_of(Fits fits) {
 
 double mfu(const Job& job, const Layout&, const StepEstimate& step) {
   const double total = step.total().raw();
-  const double peak = job.cluster.gpu.peak_of(job.training.precision).raw();
+  const double peak = mean_peak(job).raw();
   return total > 0 && peak > 0 ? step.model_flops.raw() / (total * peak) : 0;
 }
 

@@ -24,6 +24,7 @@ struct StageGroup {
   StageContent content;
   int first_rank = 0;
   int count = 0;
+  int part = -1;  ///< of a mixed cluster, that the ranks lie on; -1: the cluster as a whole
 };
 
 /// How the layers lie on a pipeline of pp ranks with vpp chunks each.
@@ -33,6 +34,8 @@ struct PipelineShape {
   std::vector<int> layers_per_stage;  ///< per rank
 };
 PipelineShape pipeline_shape(const Job& job, int pp, int vpp);
+/// The same for a layout, whose costs balance the layers where stages lie on different parts of a mixed cluster.
+PipelineShape pipeline_shape(const Job& job, const Layout& layout);
 
 /// Seconds of one step by what they are spent on, of the pipeline rank that finishes last; they add up to total().
 /// The members are the keys of `breakdown_s`.

@@ -105,9 +105,15 @@ Job make_job(ModelSpec model, ClusterSpec cluster, TrainingSpec training, const 
     }
     throw SpecError(text);
   }
+  std::vector<Job> parts;
+  for (const auto& part : cluster.parts) {
+    parts.push_back(make_job(model, part, training, profiles, calibration));
+  }
   auto profile = profiles.find(training.framework, cluster.gpu, training.date, training.compiled);
-  return assemble_job(std::move(model), std::move(cluster), std::move(training), std::move(profile), profiles,
-                      std::move(calibration));
+  auto job = assemble_job(std::move(model), std::move(cluster), std::move(training), std::move(profile), profiles,
+                          std::move(calibration));
+  job.parts = std::move(parts);
+  return job;
 }
 
 int padded_vocab(const Job& job, int tp) {

@@ -58,6 +58,10 @@ struct Job {
   std::vector<LinkConstants> links;  ///< one per tier of the cluster
   Calibration calibration;
 
+  std::vector<Job> parts;  ///< one per part of a mixed cluster, whose GPUs are the part's; else empty
+  /// What prices the ranks on a part, -1 being the whole.
+  [[nodiscard]] const Job& part(int i) const { return i < 0 ? *this : parts[static_cast<std::size_t>(i)]; }
+
   // Derived once.
   KernelTables tables;  ///< measured kernels of the calibration
   LayerParameters dense_layer, moe_layer;

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "cost-model/layer_sizes.h"
+#include "cost-model/mixed.h"
 #include "cost-model/stage_cost.h"
 
 namespace tpplan {
@@ -149,7 +150,7 @@ std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int st
 }
 
 void refine_memory(const Job& job, const Layout& layout, MemoryEstimate& memory) {
-  if (job.profile.replay_allocator < 0.5 || !step_sizes(job, layout, memory.stage)) {
+  if (job.profile.replay_allocator < 0.5 || stages_keep_to_parts(job, layout) || !step_sizes(job, layout, memory.stage)) {
     return;
   }
   // The slack may decide which rank is the fullest.

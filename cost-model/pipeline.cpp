@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cost-model/mixed.h"
+
 namespace tpplan {
 
 double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches) {
@@ -129,6 +131,10 @@ PipelineShape pipeline_shape(const Job& job, int pp, int vpp) {
     }
   }
   return shape;
+}
+
+PipelineShape pipeline_shape(const Job& job, const Layout& layout) {
+  return stages_keep_to_parts(job, layout) ? mixed_shape(job, layout) : pipeline_shape(job, layout.pp, layout.vpp);
 }
 
 }  // namespace tpplan

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cost-model/mixed.h"
+
 namespace tpplan {
 namespace {
 
@@ -118,19 +120,26 @@ ShardingLaws sharding_laws(const Job& job, const Layout& layout) {
   return out;
 }
 
+GroupPlacement stage_pair(const Job& job, const Layout& layout, int distance) {
+  const int stride =
+      layout.ranks_order == RanksOrder::tp_cp_pp_dp ? layout.tp * layout.cp : layout.tp * layout.cp * layout.dp;
+  if (stages_keep_to_parts(job, layout)) {
+    return {2, stride * distance, 1, job.cluster.tiers.size() - 1};
+  }
+  return place_group(job.cluster, 2, stride * distance);
+}
+
 TransferLaws transfer_laws(const Job& job, const Layout& layout) {
   TransferLaws laws;
   if (layout.pp == 1) {
     return laws;
   }
-  const int stride =
-      layout.ranks_order == RanksOrder::tp_cp_pp_dp ? layout.tp * layout.cp : layout.tp * layout.cp * layout.dp;
-  laws.neighbours = collective_law(job, Collective::send_recv, place_group(job.cluster, 2, stride));
+  laws.neighbours = collective_law(job, Collective::send_recv, stage_pair(job, layout, 1));
   if (job.profile.pp_scatter_gather > 0.5) {
     laws.gather = collective_law(job, Collective::all_gather, place_group(job.cluster, layout.tp, 1));
   }
   if (job.model.tied_embeddings) {
-    laws.ends = collective_law(job, Collective::all_reduce, place_group(job.cluster, 2, stride * (layout.pp - 1)));
+    laws.ends = collective_law(job, Collective::all_reduce, stage_pair(job, layout, layout.pp - 1));
   }
   return laws;
 }

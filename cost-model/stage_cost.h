@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "cost-model/estimate.h"
 
 namespace tpplan {
@@ -59,6 +61,10 @@ struct ShardingLaws {
 };
 ShardingLaws sharding_laws(const Job& job, const Layout& layout);
 
+/// Two pipeline ranks `distance` stages apart. Between the parts of a mixed cluster lies its joining network, and some
+/// pair of such stages always has it between them.
+GroupPlacement stage_pair(const Job& job, const Layout& layout, int distance);
+
 /// Laws of the transfers of a pipeline; the same for every micro-batch, recomputation and sequence parallelism.
 struct TransferLaws {
   CollectiveLaw neighbours;  ///< from one stage to the next
@@ -76,12 +82,13 @@ struct PipelineCosts {
   Seconds transfers;       ///< exposed transfers between stages, per step
   Seconds tied_reduction;  ///< all-reduce of a tied matrix between the two ends of the pipeline
 };
-PipelineCosts pipeline_costs(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape,
-                             const TransferLaws& transfers);
+/// `costs`: of each part of the cluster (one, unless stages lie on parts of a mixed cluster).
+PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
+                             const PipelineShape& shape, const TransferLaws& transfers);
 
-/// combine() with those parts given.
-Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape,
-                 const PipelineCosts& pipeline, const ShardingLaws& sharding);
+/// combine() with those given; `costs` and `sharding` of each part of the cluster.
+Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCosts> costs, const PipelineShape& shape,
+                 const PipelineCosts& pipeline, std::span<const ShardingLaws> sharding);
 
 /// Exposed cost of collectives that run beside compute: slowed compute plus what sticks out.
 inline Seconds beside(Seconds compute, Seconds communication, double share) {

@@ -14,7 +14,8 @@ std::string count_of(double value) { return number(std::llround(value)); }
 
 /// What the formulas of one pipeline rank are made of.
 struct Context {
-  const Job& job;
+  const Job& whole;
+  const Job& job;  ///< of the part of a mixed cluster that the rank lies on, else the same
   const Layout& layout;
   LayerCosts costs;
   StageGroup group;
@@ -23,8 +24,11 @@ struct Context {
   double micro_batches = 1;
 };
 
-Context context_of(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group) {
-  return {job,
+Context context_of(const Job& whole, const Layout& layout, const StageGroup& group) {
+  const Job& job = whole.part(group.part);
+  const LayerCosts costs = layer_costs(job, layer_key(layout));
+  return {whole,
+          job,
           layout,
           costs,
           group,
@@ -79,8 +83,8 @@ std::string group_text(const GroupPlacement& group) {
   return number(group.ranks) + " ranks" + (group.stride > 1 ? " " + number(group.stride) + " apart" : "");
 }
 
-std::string speed_of(const Context& c, Collective collective, const GroupPlacement& group) {
-  return format(group_bandwidth(c.job, collective, group)) + " on " + c.job.cluster.tiers[group.tier].name;
+std::string speed_of(const Job& job, Collective collective, const GroupPlacement& group) {
+  return format(group_bandwidth(job, collective, group)) + " on " + job.cluster.tiers[group.tier].name;
 }
 
 bool holds_own_head(const Context& c) {
@@ -107,11 +111,10 @@ std::string pp_formula(const Context& c) {
   if (c.layout.pp == 1) {
     return "pp 1: none";
   }
-  const int stride = c.layout.tp * c.layout.cp * (c.layout.ranks_order == RanksOrder::tp_cp_pp_dp ? 1 : c.layout.dp);
-  const GroupPlacement neighbours = place_group(c.job.cluster, 2, stride);
   return "transfers of " + format(c.costs.boundary) + " between neighbours (" +
-         speed_of(c, Collective::send_recv, neighbours) + "): those exposed in each of " + count_of(c.micro_batches) +
-         " micro-batches, and 2 x (pp - 1) = " + number(2 * (c.layout.pp - 1)) + " to fill and drain the pipeline";
+         speed_of(c.whole, Collective::send_recv, stage_pair(c.whole, c.layout, 1)) + "): those exposed in each of " +
+         count_of(c.micro_batches) + " micro-batches, and 2 x (pp - 1) = " + number(2 * (c.layout.pp - 1)) +
+         " to fill and drain the pipeline";
 }
 
 std::string dp_formula(const Context& c) {
@@ -121,7 +124,7 @@ std::string dp_formula(const Context& c) {
   const double wire = c.job.profile.gradient_wire_bytes;
   const double params = parameters(c);
   const std::string over =
-      group_text(c.data.dense_shard) + " (" + speed_of(c, Collective::reduce_scatter, c.data.dense_shard) + ")";
+      group_text(c.data.dense_shard) + " (" + speed_of(c.job, Collective::reduce_scatter, c.data.dense_shard) + ")";
   if (c.layout.zero >= 3) {
     return "per micro-batch all-gather of " + format(Bytes(2 * params)) +
            " forward and again backward, reduce-scatter of " + format(Bytes(wire * params)) + ", over " + over +
@@ -130,7 +133,7 @@ std::string dp_formula(const Context& c) {
   if (c.layout.zero == 0) {
     return "all-reduce of " + count_of(params) + " gradients x " + shortest(wire) +
            " B = " + format(Bytes(wire * params)) + " over " + group_text(c.data.dense) + " (" +
-           speed_of(c, Collective::all_reduce, c.data.dense) +
+           speed_of(c.job, Collective::all_reduce, c.data.dense) +
            "); beside the last backward pass it costs overlap cost x min(compute, communication) + the excess";
   }
   return "reduce-scatter of " + count_of(params) + " gradients x " + shortest(wire) +
@@ -419,12 +422,12 @@ std::vector<MemoryRow> memory_rows(const Layout& layout) {
 }
 
 /// The group of pipeline ranks whose times the estimate tells: that with the same compute.
-const StageGroup& group_of(const PipelineShape& shape, const LayerCosts& costs, const StepEstimate& step,
+const StageGroup& group_of(const Job& job, const Layout& layout, const PipelineShape& shape, const StepEstimate& step,
                            double micro_batches) {
   const StageGroup* best = &shape.groups.front();
   double least = -1;
   for (const StageGroup& group : shape.groups) {
-    const StageCosts stage = stage_costs(costs, group.content);
+    const StageCosts stage = stage_costs(layer_costs(job.part(group.part), layer_key(layout)), group.content);
     const Seconds compute = (stage.sums.forward + stage.sums.backward) * micro_batches;
     const double difference = std::abs((compute - step.compute).raw());
     if (least < 0 || difference < least) {
@@ -440,14 +443,14 @@ const StageGroup& group_of(const PipelineShape& shape, const LayerCosts& costs, 
 std::vector<ExplainedTerm> explained_time(const Job& job, const Plan& plan, int& last_stage) {
   const Layout& layout = plan.layout;
   const StepEstimate& step = plan.estimate.step;
-  const LayerCosts costs = layer_costs(job, layer_key(layout));
-  const PipelineShape shape = pipeline_shape(job, layout.pp, layout.vpp);
+  const PipelineShape shape = pipeline_shape(job, layout);
   const double count =
       static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
-  const StageGroup& group = group_of(shape, costs, step, count);
+  const StageGroup& group = group_of(job, layout, shape, step, count);
   last_stage = group.first_rank;
-  const Context context = context_of(job, layout, costs, group);
-  const std::vector<TimeRow> rows = time_rows(job, layout);
+  const Job& on = job.part(group.part);
+  const Context context = context_of(job, layout, group);
+  const std::vector<TimeRow> rows = time_rows(on, layout);
   std::vector<ExplainedTerm> terms;
   for (const StepTermRow& term : kStepTerms) {
     for (const TimeRow& row : rows) {
@@ -455,10 +458,10 @@ std::vector<ExplainedTerm> explained_time(const Job& job, const Plan& plan, int&
         ExplainedTerm explained{term.key, term.meaning, (step.*term.field).raw(), row.formula(context), {}};
         if (explained.value > 0) {
           for (const Behind& behind : row.constants) {
-            add_constant(job, behind, explained.constants);
+            add_constant(on, behind, explained.constants);
           }
           if (row.links) {
-            add_links(job, explained.constants);
+            add_links(on, explained.constants);
           }
         }
         terms.push_back(std::move(explained));
@@ -471,12 +474,12 @@ std::vector<ExplainedTerm> explained_time(const Job& job, const Plan& plan, int&
 std::vector<ExplainedTerm> explained_memory(const Job& job, const Plan& plan) {
   const Layout& layout = plan.layout;
   const MemoryEstimate& memory = plan.estimate.memory;
-  const LayerCosts costs = layer_costs(job, layer_key(layout));
-  const PipelineShape shape = pipeline_shape(job, layout.pp, layout.vpp);
+  const PipelineShape shape = pipeline_shape(job, layout);
   const auto fullest = std::find_if(shape.groups.begin(), shape.groups.end(),
                                     [&](const StageGroup& group) { return group.first_rank == memory.stage; });
-  const Context context =
-      context_of(job, layout, costs, fullest == shape.groups.end() ? shape.groups.front() : *fullest);
+  const StageGroup& group = fullest == shape.groups.end() ? shape.groups.front() : *fullest;
+  const Job& on = job.part(group.part);
+  const Context context = context_of(job, layout, group);
   const std::vector<MemoryRow> rows = memory_rows(layout);
   std::vector<ExplainedTerm> terms;
   for (const MemoryTermRow& term : kMemoryTerms) {
@@ -485,7 +488,7 @@ std::vector<ExplainedTerm> explained_memory(const Job& job, const Plan& plan) {
         ExplainedTerm explained{term.key, term.meaning, (memory.*term.field).raw(), row.formula(context, memory), {}};
         if (explained.value > 0) {
           for (const Behind& behind : row.constants) {
-            add_constant(job, behind, explained.constants);
+            add_constant(on, behind, explained.constants);
           }
         }
         terms.push_back(std::move(explained));

@@ -1,6 +1,9 @@
 #include "planner/layout_scan.h"
 
 #include <algorithm>
+#include <span>
+
+#include "cost-model/mixed.h"
 
 namespace tpplan {
 namespace {
@@ -295,9 +298,12 @@ void LayoutScan::visit_shardings(Layout layout, std::size_t pipeline, std::optio
     laws = {true, transfer_laws(job_, layout)};
   }
   const PipelineShape& shape = space_.shapes[space_.pipelines[pipeline].shape];
-  const PipelineCosts stages = pipeline_costs(job_, layout, *costs, shape, laws.transfers);
+  const std::span<const LayerCosts> one(&*costs, 1);
+  const PipelineCosts stages = pipeline_costs(job_, layout, one, shape, laws.transfers);
+  const bool by_parts = stages_keep_to_parts(job_, layout);
   for (; sharding < shardings.size(); sharding = next_legal(sharding + 1)) {
-    price(layout, combine(job_, layout, *costs, shape, stages, laws_of(layout, pipeline, sharding)));
+    const std::span<const ShardingLaws> sharded(&laws_of(layout, pipeline, sharding), 1);
+    price(layout, by_parts ? mixed_estimate(job_, layout) : combine(job_, layout, one, shape, stages, sharded));
   }
 }
 

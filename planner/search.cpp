@@ -91,7 +91,7 @@ Plan plan_of(const Job& job, const Layout& layout) {
   plan.estimate = estimate(job, layout);
   refine_memory(job, layout, plan.estimate.memory);
   plan.fits = verdict(plan.estimate.memory, job.training.memory_headroom);
-  plan.layers_per_stage = pipeline_shape(job, layout.pp, layout.vpp).layers_per_stage;
+  plan.layers_per_stage = pipeline_shape(job, layout).layers_per_stage;
   return plan;
 }
 
