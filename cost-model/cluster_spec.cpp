@@ -81,6 +81,7 @@ struct Reading {
   ObjectReader& root;
   ClusterSpec& cluster;
   Interconnect links;
+  bool resized = false;
 };
 
 bool domain_divides(std::int64_t domain, const ClusterSpec& cluster) {
@@ -128,6 +129,7 @@ void read_fast_domain(Reading& reading) {
     reader->error("", "bandwidth is needed: " + gpu.id + " has no fast link of its own",
                   "add \"bandwidth\": \"... GB/s\", per GPU and direction");
   }
+  if (reading.resized) links.domain = dividing_domain(links.domain, cluster.nodes, cluster.gpus_per_node);
   if (!domain_divides(links.domain, cluster)) {
     const std::string node = std::to_string(cluster.gpus_per_node);
     reader->error("gpus",
@@ -281,13 +283,39 @@ void read_tiers(ObjectReader& root, ClusterSpec& cluster) {
   }
 }
 
-void read_interconnect(ObjectReader& root, ClusterSpec& cluster) {
+bool is_network(const NetworkTier& tier) { return tier.kind >= LinkKind::infiniband; }
+
+/// The tiers of a file, which span cluster.gpus(), for `nodes` nodes.
+void resize_tiers(ObjectReader& root, ClusterSpec& cluster, int nodes) {
+  const bool grows = nodes > cluster.nodes;
+  cluster.nodes = nodes;
+  if (cluster.tiers.empty()) return;
+  if (grows && !is_network(cluster.tiers.back())) {
+    root.error("tiers", "no network among the tiers: nothing joins " + std::to_string(nodes) + " nodes",
+               "add a tier of kind infiniband, roce or ethernet, or give fast_domain and network instead");
+    return;
+  }
+  std::vector<NetworkTier> kept;
+  for (NetworkTier& tier : cluster.tiers) {
+    const bool last = &tier == &cluster.tiers.back();
+    tier.span = last ? cluster.gpus() : dividing_domain(tier.span, nodes, cluster.gpus_per_node);
+    const int joined = kept.empty() ? 0 : kept.back().span;
+    if (tier.span > joined && (tier.span > 1 || last)) kept.push_back(std::move(tier));
+  }
+  cluster.tiers = std::move(kept);
+}
+
+/// Tiers of the cluster, whose nodes are set to `nodes` when given.
+void read_interconnect(ObjectReader& root, ClusterSpec& cluster, std::optional<int> nodes) {
   if (root.has("tiers")) {
     read_tiers(root, cluster);
+    if (nodes) resize_tiers(root, cluster, *nodes);
     return;
   }
   root.ignore("tiers");
-  Reading reading{root, cluster, usual_interconnect(cluster.gpu, cluster.nodes, cluster.gpus_per_node)};
+  cluster.nodes = nodes.value_or(cluster.nodes);
+  Reading reading{root, cluster, usual_interconnect(cluster.gpu, cluster.nodes, cluster.gpus_per_node),
+                  nodes.has_value()};
   read_fast_domain(reading);
   read_pcie(reading);
   read_network(reading);
@@ -331,8 +359,9 @@ void read_notes(ObjectReader& root, ClusterSpec& cluster) {
   root.ignore("source");
 }
 
-/// Equal nodes: GPU, counts, links, host.
-void read_nodes(ObjectReader& root, const GpuCatalogue& catalogue, ClusterSpec& cluster) {
+/// Equal nodes: GPU, counts, links, host; `nodes` in place of the file's number when given.
+void read_nodes(ObjectReader& root, const GpuCatalogue& catalogue, ClusterSpec& cluster,
+                std::optional<int> nodes = std::nullopt) {
   cluster.gpu = read_gpu(root, catalogue);
   cluster.gpus_per_node = static_cast<int>(root.count("gpus_per_node", 1, kMostGpusPerNode));
   cluster.nodes = static_cast<int>(root.count("nodes", 1, kMostNodes, 1));
@@ -340,7 +369,7 @@ void read_nodes(ObjectReader& root, const GpuCatalogue& catalogue, ClusterSpec& 
     root.error("nodes", "more than 10 million GPUs");
     cluster.nodes = 1;
   }
-  read_interconnect(root, cluster);
+  read_interconnect(root, cluster, nodes);
   read_host(root, cluster);
 }
 
@@ -382,15 +411,27 @@ ClusterSpec read_groups(ObjectReader& root, const GpuCatalogue& catalogue, const
   return whole;
 }
 
-ClusterSpec read_cluster(SpecDocument& document, const GpuCatalogue& catalogue, std::string* warnings) {
+/// NAME.calibration.json beside a cluster file, empty when there is none.
+std::string calibration_beside(const std::string& path) {
+  std::filesystem::path beside(path);
+  beside.replace_filename(file_stem(path) + ".calibration.json");
+  std::error_code ignored;
+  return path != "-" && std::filesystem::is_regular_file(beside, ignored) ? beside.string() : "";
+}
+
+ClusterSpec read_cluster(SpecDocument& document, const GpuCatalogue& catalogue, std::string* warnings,
+                         std::optional<int> nodes = std::nullopt) {
   ObjectReader root = document.root();
   ClusterSpec cluster;
   const std::string name = root.text("name", file_stem(document.name()));
   if (root.has("groups")) {
     cluster = read_groups(root, catalogue, name);
+    if (nodes && *nodes != cluster.nodes) {
+      root.error("groups", "a mixed cluster has no other size", "change the nodes of its groups");
+    }
   } else {
     root.ignore("groups");
-    read_nodes(root, catalogue, cluster);
+    read_nodes(root, catalogue, cluster, nodes);
   }
   cluster.name = name;
   read_storage(root, cluster);
@@ -420,10 +461,15 @@ ClusterSpec parse_cluster(std::string name, std::string source, const GpuCatalog
 ClusterSpec load_cluster(const std::string& path, const GpuCatalogue& catalogue, std::string* warnings) {
   SpecDocument document = SpecDocument::load(path);
   ClusterSpec cluster = read_cluster(document, catalogue, warnings);
-  std::filesystem::path beside(path);
-  beside.replace_filename(file_stem(path) + ".calibration.json");
-  std::error_code ignored;
-  if (path != "-" && std::filesystem::is_regular_file(beside, ignored)) cluster.calibration = beside.string();
+  cluster.calibration = calibration_beside(path);
+  return cluster;
+}
+
+ClusterSpec load_resized_cluster(const std::string& path, const GpuCatalogue& catalogue, int nodes,
+                                 std::string* warnings) {
+  SpecDocument document = SpecDocument::load(path);
+  ClusterSpec cluster = read_cluster(document, catalogue, warnings, nodes);
+  cluster.calibration = calibration_beside(path);
   return cluster;
 }
 

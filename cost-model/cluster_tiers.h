@@ -40,6 +40,12 @@ Interconnect usual_interconnect(const GpuSpec& gpu, int nodes, int gpus_per_node
 /// Tiers by span: fast domain, PCIe within the host, network; those that join nothing new are left out.
 std::vector<NetworkTier> tiers_of(const Interconnect& links, int nodes, int gpus_per_node);
 
+/// A cluster file read for another number of its servers: fast domains and tiers are cut to sizes that divide the
+/// smaller cluster, the network spans the larger one (the file's, else the GPU's usual one, listed under assumed).
+/// Throws SpecError with every problem, and when the file's own tiers hold no network to grow over.
+ClusterSpec load_resized_cluster(const std::string& path, const GpuCatalogue& catalogue, int nodes,
+                                 std::string* warnings = nullptr);
+
 /// "PCIe 4.0 x16" of "4.0x16".
 std::string pcie_label(const std::string& slot);
 

@@ -162,7 +162,12 @@ Job job_from(const PlannerOptions& options, std::vector<Assumption>* assumed, st
   ClusterSpec cluster = loader.attempt([&] { return resolve_cluster(options.cluster, warnings); });
   const ProfileSet profiles = loader.attempt([] { return ProfileSet::load(data_folder("clusters/profiles")); });
   loader.throw_problems();
+  return job_from(options, std::move(model), std::move(cluster), profiles, assumed);
+}
 
+Job job_from(const PlannerOptions& options, ModelSpec model, ClusterSpec cluster, const ProfileSet& profiles,
+             std::vector<Assumption>* assumed) {
+  Loader loader(options);
   TrainingSpec training = loader.training(model, cluster);
   Calibration calibration = loader.calibration(cluster);
   loader.throw_problems();

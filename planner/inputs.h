@@ -18,6 +18,10 @@ struct Assumption {
 Job job_from(const PlannerOptions& options, std::vector<Assumption>* assumed = nullptr,
              std::string* warnings = nullptr);
 
+/// The same of parts that were loaded before, for many jobs of few parts.
+Job job_from(const PlannerOptions& options, ModelSpec model, ClusterSpec cluster, const ProfileSet& profiles,
+             std::vector<Assumption>* assumed = nullptr);
+
 /// The part of the layout space that the options leave open for this job.
 SearchSpace space_from(const PlannerOptions& options, const Job& job);
 

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <filesystem>
 
+#include "cost-model/cluster_tiers.h"
+
 namespace tpplan {
 namespace {
 
@@ -161,6 +163,13 @@ ClusterSpec resolve_cluster(const std::string& text, const GpuCatalogue& catalog
     reason = problem.what();
   }
   report_miss("cluster", text, reason);
+}
+
+ClusterSpec resolve_cluster(const std::string& text, const GpuCatalogue& catalogue, int nodes, std::string* warnings) {
+  if (const auto path = try_find_spec("cluster", text)) return load_resized_cluster(*path, catalogue, nodes, warnings);
+  const ClusterSpec named = resolve_cluster(text, catalogue, warnings);
+  if (!named.parts.empty()) throw SpecError("the mixed cluster \"" + text + "\" has no other size");
+  return usual_cluster(named.gpu, nodes, named.gpus_per_node);
 }
 
 ClusterSpec resolve_cluster(const std::string& text, std::string* warnings) {

@@ -35,6 +35,10 @@ GpuCatalogue shipped_gpus();
 ClusterSpec resolve_cluster(const std::string& text, std::string* warnings = nullptr);
 ClusterSpec resolve_cluster(const std::string& text, const GpuCatalogue& catalogue, std::string* warnings = nullptr);
 
+/// The same cluster with another number of nodes. Throws SpecError, also when its servers cannot be that many.
+ClusterSpec resolve_cluster(const std::string& text, const GpuCatalogue& catalogue, int nodes,
+                            std::string* warnings = nullptr);
+
 /// A model by file, folder, "-", or shipped name. Throws SpecError.
 ModelSpec resolve_model(const std::string& text, std::string* warnings = nullptr);
 

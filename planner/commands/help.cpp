@@ -237,11 +237,15 @@ std::string manual_page() {
   return text + ".SH NOTES\n" + roff(kHabits) + "\n";
 }
 
+std::string version_text() {
+  const std::string commit = TPPLAN_COMMIT;
+  return "tpplan " TPPLAN_VERSION + (commit.empty() ? "" : " (" + commit + ")") + " " TPPLAN_BUILD_TYPE;
+}
+
 int run_help(const PlannerOptions& options, std::ostream& out, std::ostream&) {
   constexpr int kWidestHelp = 100;
   if (options.version) {
-    const std::string commit = TPPLAN_COMMIT;
-    out << "tpplan " TPPLAN_VERSION << (commit.empty() ? "" : " (" + commit + ")") << " " TPPLAN_BUILD_TYPE "\n";
+    out << version_text() << "\n";
     return 0;
   }
   if (options.man) {
