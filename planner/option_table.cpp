@@ -1,16 +1,18 @@
 #include "planner/option_table.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "planner/option_values.h"
 #include "planner/report/format.h"
+#include "planner/report_option_rows.h"
 
 namespace tpplan {
 namespace {
 
 constexpr int kAnyCount = std::numeric_limits<int>::max();
 constexpr int kMostGpus = 1 << 24;
-constexpr std::string_view kPlanned = "plan explain simulate";
+constexpr std::string_view kPlanned = "plan explain simulate report";
 
 constexpr std::array<NameRow<Objective>, 3> kObjectiveNames{
     {{"step-time", Objective::step_time}, {"memory", Objective::memory}, {"cost", Objective::cost}}};
@@ -119,7 +121,7 @@ std::vector<OptionRow> make_rows() {
     return OptionRow{.name = name,
                      .argument = "LIST",
                      .group = OptionGroup::layout,
-                     .commands = "plan",
+                     .commands = "plan report",
                      .meaning = meaning,
                      .fallback = "auto",
                      .set = set};
@@ -184,10 +186,11 @@ std::vector<OptionRow> make_rows() {
        .commands = kPlanned,
        .meaning = "framework release, as in 2024-06",
        .fallback = "the newest known",
+       .details = "Of report: the date printed on it, else that of SOURCE_DATE_EPOCH, else none.",
        .set = [](Options& o, const Text& text) { return read_date(text, o.date); }},
       {.name = "calibration",
        .argument = "FILE",
-       .commands = "plan explain simulate validate",
+       .commands = "plan explain simulate validate report",
        .meaning = "curves measured by comm-bench, or none",
        .fallback = "NAME.calibration.json beside the cluster",
        .completes = Completes::files,
@@ -219,7 +222,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "cp-type",
        .argument = "LIST",
        .group = OptionGroup::layout,
-       .commands = "plan",
+       .commands = "plan report",
        .meaning = "how context parallelism moves keys and values",
        .fallback = "auto",
        .completes = Completes::choices,
@@ -228,7 +231,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "recompute",
        .argument = "LIST",
        .group = OptionGroup::layout,
-       .commands = "plan",
+       .commands = "plan report",
        .meaning = "activations computed again: none, selective, full",
        .fallback = "auto",
        .details =
@@ -243,7 +246,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "schedule",
        .argument = "LIST",
        .group = OptionGroup::layout,
-       .commands = "plan",
+       .commands = "plan report",
        .meaning = "order of the pipeline's work",
        .fallback = "auto",
        .completes = Completes::choices,
@@ -252,7 +255,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "sequence-parallel",
        .argument = "on,off",
        .group = OptionGroup::layout,
-       .commands = "plan",
+       .commands = "plan report",
        .meaning = "split norms and dropout over the tp group too",
        .fallback = "auto",
        .completes = Completes::choices,
@@ -264,7 +267,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "offload",
        .argument = "LIST",
        .group = OptionGroup::layout,
-       .commands = "plan",
+       .commands = "plan report",
        .meaning = "what moves to host memory",
        .fallback = "none",
        .completes = Completes::choices,
@@ -273,7 +276,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "optimizer",
        .argument = "LIST",
        .group = OptionGroup::layout,
-       .commands = "plan",
+       .commands = "plan report",
        .meaning = "optimizer, which decides the states kept",
        .fallback = "adam",
        .completes = Completes::choices,
@@ -293,7 +296,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "objective",
        .argument = "WHAT",
        .group = OptionGroup::search,
-       .commands = "plan",
+       .commands = "plan report",
        .meaning = "what to put first",
        .fallback = "step-time",
        .completes = Completes::choices,
@@ -302,7 +305,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "top",
        .argument = "K",
        .group = OptionGroup::search,
-       .commands = "plan",
+       .commands = "plan report",
        .meaning = "plans to show",
        .fallback = "10",
        .set =
@@ -315,13 +318,13 @@ std::vector<OptionRow> make_rows() {
       {.name = "jobs",
        .argument = "N",
        .group = OptionGroup::search,
-       .commands = "plan",
+       .commands = "plan report",
        .meaning = "threads; the result is the same for any number",
        .fallback = "1",
        .set = [](Options& o, const Text& text) { return read_count(text, 1, 1024, o.jobs); }},
       {.name = "timing",
        .group = OptionGroup::search,
-       .commands = "plan",
+       .commands = "plan report",
        .meaning = "report how long loading and searching took",
        .set = raise<&Options::timing>},
 
@@ -367,8 +370,8 @@ std::vector<OptionRow> make_rows() {
       {.name = "gpu",
        .argument = "ID",
        .group = OptionGroup::command,
-       .commands = "calibrate",
-       .meaning = "GPU that was measured, when the files do not name it",
+       .commands = "calibrate report",
+       .meaning = "GPU that was measured; of counts given as --cluster",
        .set = store<&Options::gpu>},
       {.name = "collective",
        .argument = "NAME",
@@ -462,7 +465,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "format",
        .argument = "F",
        .group = OptionGroup::output,
-       .commands = "plan explain simulate validate gpus models clusters",
+       .commands = "plan explain simulate validate report gpus models clusters",
        .meaning = "how to write the result",
        .fallback = "suffix of -o, else table",
        .completes = Completes::choices,
@@ -472,7 +475,7 @@ std::vector<OptionRow> make_rows() {
        .letter = 'o',
        .argument = "FILE",
        .group = OptionGroup::output,
-       .commands = "plan explain simulate calibrate validate gpus models clusters",
+       .commands = "plan explain simulate calibrate validate report gpus models clusters",
        .meaning = "write the result to a file",
        .completes = Completes::files,
        .set = store<&Options::output>},
@@ -500,6 +503,10 @@ std::vector<OptionRow> make_rows() {
        .meaning = "print version, commit and build type",
        .set = raise<&Options::version>},
   };
+  const auto output =
+      std::find_if(rows.begin(), rows.end(), [](const OptionRow& row) { return row.group == OptionGroup::output; });
+  const std::vector<OptionRow> report = report_rows();
+  rows.insert(output, report.begin(), report.end());
   return rows;
 }
 

@@ -118,6 +118,30 @@ std::string read_share(const std::string& text, double& target) {
   return "";
 }
 
+std::string read_amount(const std::string& text, double low, double high, std::optional<double>& target) {
+  constexpr std::array<std::pair<char, double>, 5> kSuffixes{
+      {{'k', 1e3}, {'M', 1e6}, {'G', 1e9}, {'B', 1e9}, {'T', 1e12}}};
+  double factor = 1;
+  std::string digits = text;
+  for (const auto& [suffix, value] : kSuffixes) {
+    if (!digits.empty() && digits.back() == suffix) {
+      digits.pop_back();
+      factor = value;
+      break;
+    }
+  }
+  double value = 0;
+  if (!decimal_number(digits, value)) {
+    return "\"" + text + "\" is no amount; write it as 300G, 1T, 2.5M or 1e24";
+  }
+  value *= factor;
+  if (value < low || value > high) {
+    return text + " is out of bounds; expected " + shortest(low) + " up to " + shortest(high);
+  }
+  target = value;
+  return "";
+}
+
 std::string read_seconds(const std::string& text, std::optional<Seconds>& target) {
   double value = 0;
   if (!decimal_number(text, value)) {

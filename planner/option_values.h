@@ -15,6 +15,8 @@ std::string read_count(const std::string& text, int low, int high, int& target);
 std::string read_counts(const std::string& text, int low, int high, std::vector<int>& target);
 /// "3%" or "0.03", below 1.
 std::string read_share(const std::string& text, double& target);
+/// "1T", "300G" (or 300B), "2M", "500k", "1e24": a number of what the option counts.
+std::string read_amount(const std::string& text, double low, double high, std::optional<double>& target);
 /// "3.2", "3.2 s" or "3200 ms".
 std::string read_seconds(const std::string& text, std::optional<Seconds>& target);
 /// "2024" or "2024-06" or "2024-06-30".

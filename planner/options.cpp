@@ -161,7 +161,7 @@ void check_format(const PlannerOptions& options, std::vector<std::string>& probl
 
 void check_required(const PlannerOptions& options, std::vector<std::string>& problems) {
   const bool one_layout = options.command == "explain" || options.command == "simulate";
-  if (options.command != "plan" && !one_layout) {
+  if (options.command != "plan" && options.command != "report" && !one_layout) {
     return;
   }
   if (options.model.empty()) {

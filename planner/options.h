@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/capacity/capacity_options.h"
 #include "planner/errors.h"
 #include "planner/search.h"
 
@@ -71,6 +72,8 @@ struct PlannerOptions {
   std::string names;    ///< completion --names
   std::string trace;    ///< simulate: file for the trace
   std::string what_if;  ///< simulate
+
+  CapacityOptions capacity;  ///< report
 };
 
 /// Reads the arguments after the program's name. Throws UsageError with every problem at once.

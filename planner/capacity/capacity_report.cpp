@@ -49,7 +49,7 @@ std::string cell_text(const ReportColumn& column, const ReportCell& cell) {
   return figure == nullptr ? "" : figure_text(*figure, column.style);
 }
 
-TextTable text_table(const ReportTable& table) {
+TextTable text_table(const ReportTable& table, bool intervals) {
   TextTable texts;
   for (const ReportColumn& column : table.columns) {
     texts.columns.push_back({column.header, column.style != FigureStyle::text, column.importance});
@@ -57,7 +57,9 @@ TextTable text_table(const ReportTable& table) {
   for (const auto& row : table.rows) {
     std::vector<std::string> cells;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      cells.push_back(cell_text(table.columns[i], row[i]));
+      const auto* figure = std::get_if<Figure>(&row[i]);
+      cells.push_back(figure != nullptr && !intervals ? figure_text(Figure{figure->value}, table.columns[i].style)
+                                                      : cell_text(table.columns[i], row[i]));
     }
     texts.rows.push_back(std::move(cells));
   }

@@ -42,11 +42,12 @@ struct ReportTable {
 };
 
 enum class ChartKind : std::uint8_t {
-  lines,    ///< `series` over `x`; intervals of the figures as bands
-  bars,     ///< one bar per row, labelled by `x`; intervals as whiskers
-  stacked,  ///< one bar per row, labelled by `x`, made of `series`
-  tornado,  ///< one row per input, labelled by `x`; the two columns of `series` are the result at its two values
-  scatter,  ///< one mark per row at (`x`, first of `series`)
+  lines,     ///< `series` over `x`; intervals of the figures as bands
+  bars,      ///< one bar per row, labelled by `x`; intervals as whiskers
+  stacked,   ///< one bar per row, labelled by `x`, made of `series`
+  tornado,   ///< one row per input, labelled by `x`; the two columns of `series` are the result at its two values
+  scatter,   ///< one mark per row at (`x`, each of `series`), labelled by `group_by` where it names a column
+  timeline,  ///< one bar per row on the lane `x`, from the first to the second of `series`, labelled by `group_by`
 };
 
 /// A level worth a line across the chart: a deadline, a capacity, a budget, the unchanged plan.
@@ -127,7 +128,8 @@ std::string figure_text(const Figure& figure, FigureStyle style = FigureStyle::n
 /// A cell as people read it; empty for an empty cell.
 std::string cell_text(const ReportColumn& column, const ReportCell& cell);
 
-/// The rows of a table as texts under their headers, for the formats that people read.
-TextTable text_table(const ReportTable& table);
+/// The rows of a table as texts under their headers, for the formats that people read. Without `intervals` a figure is
+/// its value alone, as narrow terminals need it.
+TextTable text_table(const ReportTable& table, bool intervals = true);
 
 }  // namespace tpplan

@@ -8,6 +8,7 @@
 #include "planner/commands/help.h"
 #include "planner/commands/models.h"
 #include "planner/commands/plan.h"
+#include "planner/commands/report.h"
 #include "planner/commands/simulate.h"
 #include "planner/commands/validate.h"
 
@@ -73,6 +74,18 @@ const std::vector<Command>& commands() {
            "apart, with their reasons. --fit refits the free constants of a profile and writes it to the file of -o; "
            "--leave-out names a group that the fit must not see, or model or group to leave out each in turn. Ends "
            "with 1 when a file has no usable record."},
+      {.name = "report",
+       .summary = "time, money, energy and failures of a whole training run",
+       .run = run_report,
+       .formats = "table json md",
+       .examples = "tpplan report --model 70b --cluster 64x8xH100 --tokens 1T -o plan.md\n"
+                   "tpplan report --model 70b --cluster aws-p5.48xlarge,gcp-a3-mega --tokens 1T --deadline 30d\n",
+       .details =
+           "Plans every model on every cluster (comma-separated) and answers what a training run takes: days, "
+           "GPU-hours, money, energy, CO2, goodput with failures and checkpoints, storage; which size meets a deadline "
+           "and what a budget buys; which network is fast enough, which upgrade helps most, what fits; other hardware; "
+           "owning against renting. --sections picks parts. Ends with 1 when nothing fits or nothing meets deadline "
+           "and budget."},
       {.name = "gpus",
        .summary = "list the GPUs that are known, or those that words name",
        .operands = "[WORD]...",

@@ -47,7 +47,7 @@ std::string capacity_table(const CapacityReport& report, const Terminal& termina
   for (const ReportSection& section : report.sections) {
     text += "\n" + terminal.paint(Style::bold, section.title) + "\n" + lines_of(section.summary, terminal);
     if (!section.table.rows.empty()) {
-      text += text_table(section.table).render(terminal, 2, &dropped);
+      text += text_table(section.table, false).render(terminal, 2, &dropped);
     }
     for (const std::string& note : section.notes) {
       text += terminal.paint(Style::dim, "  " + wrap(note, terminal.width, 4, 2)) + "\n";
@@ -59,6 +59,10 @@ std::string capacity_table(const CapacityReport& report, const Terminal& termina
     notes += "tpplan: note: " + std::to_string(dropped.size()) + " columns left out to fit " +
              std::to_string(terminal.width) + " columns (COLUMNS=N widens the tables; --format json has everything)\n";
   }
+  text += terminal.paint(Style::dim,
+                         "  " + wrap("tables show the middle of each interval; --format md and json have its ends",
+                                     terminal.width, 4, 2)) +
+          "\n";
   return text + "\n" + terminal.paint(Style::bold, "repeat with") + "\n  " + report.command + "\n";
 }
 
