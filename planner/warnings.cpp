@@ -113,6 +113,13 @@ void waiting(const Job& job, const Layout& layout, std::vector<std::string>& fou
   }
 }
 
+void sharding(const Layout& layout, std::vector<std::string>& found) {
+  if (layout.zero > 0 && layout.dp * layout.cp == 1) {
+    found.push_back("zero " + number(layout.zero) +
+                    " saves nothing: one data-parallel rank has no one to share its states with");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> warnings(const Job& job, const Layout& layout) {
@@ -122,6 +129,7 @@ std::vector<std::string> warnings(const Job& job, const Layout& layout) {
   vocabulary(job, layout, found);
   fast_domain(job, layout, found);
   peaks(job, found);
+  sharding(layout, found);
   waiting(job, layout, found);
   return found;
 }
