@@ -66,8 +66,8 @@ StepComparison comparison_of(const StepEstimate& step, Seconds measured) {
   comparison.measured = measured;
   comparison.predicted = step.total();
   const Seconds difference = measured - comparison.predicted;
-  comparison.inside_interval = measured >= comparison.predicted * (1 - step.step_error) &&
-                               measured <= comparison.predicted * (1 + step.step_error);
+  const Interval<Seconds> interval = interval80(comparison.predicted, step.step_error);
+  comparison.inside_interval = measured >= interval.low && measured <= interval.high;
   for (const StepTermRow& row : kStepTerms) {
     comparison.terms.push_back({row.key, step.*row.field, step.*row.field + difference});
   }

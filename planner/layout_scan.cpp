@@ -1,6 +1,7 @@
 #include "planner/layout_scan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 
 #include "cost-model/mixed.h"
@@ -217,8 +218,9 @@ LayoutSpace layout_space(const Job& job, const SearchSpace& space) {
   return result;
 }
 
-LayoutScan::LayoutScan(const Job& job, const LayoutSpace& space, Objective objective, std::size_t top_k)
-    : job_(job), space_(space), rules_(rules()), objective_(objective), top_k_(top_k) {
+LayoutScan::LayoutScan(const Job& job, const LayoutSpace& space, Objective objective, std::size_t top_k,
+                       bool keeps_front)
+    : job_(job), space_(space), rules_(rules()), objective_(objective), top_k_(top_k), keeps_front_(keeps_front) {
   const auto first_at = [this](RuleDepth depth) {
     return static_cast<std::size_t>(
         std::find_if(rules_.begin(), rules_.end(), [depth](const Rule& rule) { return rule.depth >= depth; }) -
@@ -348,6 +350,9 @@ void LayoutScan::price(const Layout& layout, const Estimate& estimate) {
     return;
   }
   ++stats_.ranked;
+  if (keeps_front_) {
+    keep_on_front({seconds, bytes, layout});
+  }
   keep(objective_ == Objective::memory ? Ranked{bytes, seconds, layout} : Ranked{seconds, bytes, layout});
 }
 
@@ -363,6 +368,16 @@ void LayoutScan::keep(const Ranked& candidate) {
   std::push_heap(heap_.begin(), heap_.end());
 }
 
+void LayoutScan::keep_on_front(const Ranked& candidate) {
+  const auto after = std::upper_bound(front_.begin(), front_.end(), candidate);
+  if (after != front_.begin() && std::prev(after)->second <= candidate.second) {
+    return;
+  }
+  const auto beaten_end =
+      std::find_if(after, front_.end(), [&](const Ranked& other) { return other.second < candidate.second; });
+  front_.insert(front_.erase(after, beaten_end), candidate);
+}
+
 void LayoutScan::merge(const LayoutScan& other) {
   stats_.enumerated += other.stats_.enumerated;
   for (std::size_t i = 0; i < stats_.rejected.size(); ++i) {
@@ -372,6 +387,9 @@ void LayoutScan::merge(const LayoutScan& other) {
   stats_.ranked += other.stats_.ranked;
   for (const Ranked& candidate : other.heap_) {
     keep(candidate);
+  }
+  for (const Ranked& candidate : other.front_) {
+    keep_on_front(candidate);
   }
   if (other.closest_ && (!closest_ || *other.closest_ < *closest_)) {
     closest_ = other.closest_;

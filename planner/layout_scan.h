@@ -38,9 +38,12 @@ LayoutSpace layout_space(const Job& job, const SearchSpace& space);
 /// The inner loops of the search over some of a space's layer keys, keeping the best layouts seen so far.
 class LayoutScan {
  public:
-  LayoutScan(const Job& job, const LayoutSpace& space, Objective objective, std::size_t top_k);
+  /// Keeps the `top_k` best by the objective, and, when `keeps_front`, every layout that none beats in both step time
+  /// and memory.
+  LayoutScan(const Job& job, const LayoutSpace& space, Objective objective, std::size_t top_k,
+             bool keeps_front = false);
 
-  /// Enumerates, checks and prices every candidate of one layer key. Allocates nothing.
+  /// Enumerates, checks and prices every candidate of one layer key. Allocates nothing, but for the front.
   void visit(std::size_t layer_key);
 
   /// Adds what another scan of the same space has seen.
@@ -55,6 +58,8 @@ class LayoutScan {
   [[nodiscard]] const SearchStats& stats() const { return stats_; }
   [[nodiscard]] std::vector<Ranked> best() const;  ///< best first
   [[nodiscard]] const std::optional<Ranked>& closest() const { return closest_; }
+  /// By step time (`value`), less and less memory (`second`).
+  [[nodiscard]] const std::vector<Ranked>& front() const { return front_; }
 
  private:
   void visit_shardings(Layout layout, std::size_t pipeline, std::optional<LayerCosts>& costs);
@@ -62,6 +67,7 @@ class LayoutScan {
   void price(const Layout& layout, const Estimate& estimate);
   [[nodiscard]] std::size_t first_broken(const Layout& layout, std::size_t begin, std::size_t end) const;
   void keep(const Ranked& candidate);
+  void keep_on_front(const Ranked& candidate);
 
   const Job& job_;
   const LayoutSpace& space_;
@@ -86,6 +92,8 @@ class LayoutScan {
   SearchStats stats_;
   std::vector<Ranked> heap_;  ///< worst on top
   std::optional<Ranked> closest_;
+  bool keeps_front_ = false;
+  std::vector<Ranked> front_;
 };
 
 }  // namespace tpplan

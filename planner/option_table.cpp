@@ -228,6 +228,18 @@ std::vector<OptionRow> make_rows() {
        .completes = Completes::choices,
        .choices = [] { return names_of(kCpTypeNames); },
        .set = [](Options& o, const Text& text) { return read_names(text, kCpTypeNames, o.space.cp_types); }},
+      {.name = "ranks-order",
+       .argument = "LIST",
+       .group = OptionGroup::layout,
+       .commands = "plan",
+       .meaning = "which ranks are neighbours, nearest first",
+       .fallback = "tp-cp-dp-pp",
+       .details =
+           "tp-cp-dp-pp puts the stages of a pipeline farthest apart (Megatron's order); tp-cp-pp-dp keeps them close, "
+           "inside a node when they fit, and spreads data parallelism.",
+       .completes = Completes::choices,
+       .choices = [] { return names_of(kRanksOrderNames); },
+       .set = [](Options& o, const Text& text) { return read_names(text, kRanksOrderNames, o.space.ranks_orders); }},
       {.name = "recompute",
        .argument = "LIST",
        .group = OptionGroup::layout,
@@ -302,6 +314,14 @@ std::vector<OptionRow> make_rows() {
        .completes = Completes::choices,
        .choices = [] { return names_of(kObjectiveNames); },
        .set = [](Options& o, const Text& text) { return read_name(text, kObjectiveNames, o.objective); }},
+      {.name = "pareto",
+       .group = OptionGroup::search,
+       .commands = "plan",
+       .meaning = "plans that none beats in GPUs, step time and memory at once",
+       .details = "Plans for the whole cluster and for every share of it that divides a node or the nodes, with the "
+                  "same batch; "
+                  "--objective and --top have no say in it.",
+       .set = raise<&Options::pareto>},
       {.name = "top",
        .argument = "K",
        .group = OptionGroup::search,

@@ -48,6 +48,7 @@ struct PlannerOptions {
   std::size_t top = 10;
   int jobs = 1;
   bool timing = false;
+  bool pareto = false;  ///< plan: the front of step time, memory and GPUs instead of a ranking
 
   // Output
   std::optional<OutputFormat> format;

@@ -19,21 +19,17 @@ constexpr double kOwnError = 0.25;
 /// Plans kept beyond those asked for, to replace such as a replay of the allocator finds too large.
 constexpr std::size_t kSpare = 16;
 
-struct Interval {
-  double low = 0, high = 0;
-};
-
-Interval interval_of(const Plan& plan, Objective objective) {
+Interval<double> interval_of(const Plan& plan, Objective objective) {
   const bool by_memory = objective == Objective::memory;
   const double value = by_memory ? plan.estimate.memory.total().raw() : plan.estimate.step.total().raw();
   const double width = kOwnError * (by_memory ? plan.estimate.memory.error : plan.estimate.step.step_error);
-  return {value * (1 - width), value * (1 + width)};
+  return interval80(value, width);
 }
 
 void mark_ties(std::vector<Plan>& plans, Objective objective) {
   double high = 0;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const Interval interval = interval_of(plans[i], objective);
+    const Interval<double> interval = interval_of(plans[i], objective);
     plans[i].tied_with_previous = i > 0 && interval.low <= high;
     if (!plans[i].tied_with_previous) {
       high = interval.high;
@@ -75,6 +71,18 @@ void scan_all(std::vector<LayoutScan>& scans, std::size_t keys, const std::funct
   }
 }
 
+/// What `empty` has seen after all layer keys, by that many threads.
+LayoutScan scan_space(LayoutScan empty, std::size_t keys, int threads, const std::function<void(double)>& progress) {
+  const std::size_t workers = std::clamp<std::size_t>(threads > 0 ? static_cast<std::size_t>(threads) : 1, 1,
+                                                      std::max<std::size_t>(1, keys / 8));
+  std::vector<LayoutScan> scans(workers, empty);
+  scan_all(scans, keys, progress);
+  for (std::size_t worker = 1; worker < workers; ++worker) {
+    scans.front().merge(scans[worker]);
+  }
+  return std::move(scans.front());
+}
+
 }  // namespace
 
 bool AxisChoice::allows(int value) const {
@@ -99,21 +107,12 @@ SearchResult search(const Job& job, const SearchSpace& space, Objective objectiv
                     const std::function<void(double)>& progress) {
   const auto start = std::chrono::steady_clock::now();
   const LayoutSpace candidates = layout_space(job, space);
-  const std::size_t keys = candidates.layers.size();
-  const std::size_t workers = std::clamp<std::size_t>(threads > 0 ? static_cast<std::size_t>(threads) : 1, 1,
-                                                      std::max<std::size_t>(1, keys / 8));
-  std::vector<LayoutScan> scans;
-  for (std::size_t worker = 0; worker < workers; ++worker) {
-    scans.emplace_back(job, candidates, objective, top_k > 0 ? top_k + kSpare : 0);
-  }
-  scan_all(scans, keys, progress);
-  for (std::size_t worker = 1; worker < workers; ++worker) {
-    scans.front().merge(scans[worker]);
-  }
+  const LayoutScan seen = scan_space(LayoutScan(job, candidates, objective, top_k > 0 ? top_k + kSpare : 0),
+                                     candidates.layers.size(), threads, progress);
 
   SearchResult result;
-  result.stats = scans.front().stats();
-  for (const LayoutScan::Ranked& ranked : scans.front().best()) {
+  result.stats = seen.stats();
+  for (const LayoutScan::Ranked& ranked : seen.best()) {
     if (result.plans.size() == top_k) {
       break;
     }
@@ -133,11 +132,29 @@ SearchResult search(const Job& job, const SearchSpace& space, Objective objectiv
   mark_ties(result.plans, objective);
   if (!result.plans.empty() || (result.stats.ranked > 0 && top_k == 0)) {
     result.closest.reset();
-  } else if (!result.closest && scans.front().closest()) {
-    result.closest = plan_of(job, scans.front().closest()->layout);
+  } else if (!result.closest && seen.closest()) {
+    result.closest = plan_of(job, seen.closest()->layout);
   }
   result.stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
+}
+
+std::vector<Plan> undominated_plans(const Job& job, const SearchSpace& space, int threads, SearchStats& stats,
+                                    const std::function<void(double)>& progress) {
+  const LayoutSpace candidates = layout_space(job, space);
+  const LayoutScan seen = scan_space(LayoutScan(job, candidates, Objective::step_time, 0, true),
+                                     candidates.layers.size(), threads, progress);
+  stats = seen.stats();
+  std::vector<Plan> plans;
+  for (const LayoutScan::Ranked& ranked : seen.front()) {
+    Plan plan = plan_of(job, ranked.layout);
+    // A replay of the allocator may move a plan's memory past its neighbour's.
+    if (plan.fits != Fits::no &&
+        (plans.empty() || plan.estimate.memory.total() < plans.back().estimate.memory.total())) {
+      plans.push_back(std::move(plan));
+    }
+  }
+  return plans;
 }
 
 }  // namespace tpplan

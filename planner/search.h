@@ -79,4 +79,9 @@ struct SearchResult {
 SearchResult search(const Job& job, const SearchSpace& space, Objective objective, std::size_t top_k, int threads = 1,
                     const std::function<void(double)>& progress = {});
 
+/// Every layout of the space that fits and that no other equals or beats in both step time and device memory of the
+/// fullest GPU, by step time. `stats` receives what was done.
+std::vector<Plan> undominated_plans(const Job& job, const SearchSpace& space, int threads, SearchStats& stats,
+                                    const std::function<void(double)>& progress = {});
+
 }  // namespace tpplan

@@ -10,6 +10,7 @@
 #include "planner/commands/remedies.h"
 #include "planner/report/format.h"
 #include "planner/report/output.h"
+#include "planner/report/pareto_report.h"
 
 namespace tpplan {
 namespace {
@@ -70,6 +71,16 @@ int run_plan(const PlannerOptions& options, std::ostream& out, std::ostream& err
   const Seconds load_seconds(seconds_since(start));
   err << file_warnings;
 
+  if (options.pareto) {
+    ParetoFront front;
+    {
+      ProgressLine progress(err);
+      front = pareto_front(job, space, options.jobs, [&progress](double share) { progress.update(share); });
+    }
+    const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
+    write_result(options, pareto_report(job, front, assumed, chosen_format(options), terminal), out);
+    return front.plans.empty() ? 1 : 0;
+  }
   SearchResult result;
   {
     ProgressLine progress(err);

@@ -68,10 +68,10 @@ CsvRow row_of(const Job& job, const Plan& plan, std::size_t rank) {
   const double seconds = step.total().raw();
   const double tokens = tokens_per_second(job, step);
   row.add("step_time_s", seconds);
-  row.add("step_time_low_s", seconds * (1 - step.step_error));
-  row.add("step_time_high_s", seconds * (1 + step.step_error));
+  row.add("step_time_low_s", interval80(seconds, step.step_error).low);
+  row.add("step_time_high_s", interval80(seconds, step.step_error).high);
   row.add("tokens_per_s", tokens);
-  row.add("tokens_per_s_per_gpu", tokens / job.cluster.gpus());
+  row.add("tokens_per_s_per_gpu", tokens / static_cast<double>(layout.world()));
   row.add("mfu", mfu(job, layout, step));
   for (const StepTermRow& term : kStepTerms) {
     row.add(std::string(term.key) + "_s", (step.*term.field).raw());
@@ -82,8 +82,8 @@ CsvRow row_of(const Job& job, const Plan& plan, std::size_t rank) {
   row.add("total_bytes", memory.total().raw());
   row.add("allocated_bytes", memory.allocated().raw());
   row.add("reserved_bytes", memory.reserved().raw());
-  row.add("low_bytes", memory.total().raw() * (1 - memory.error));
-  row.add("high_bytes", memory.total().raw() * (1 + memory.error));
+  row.add("low_bytes", interval80(memory.total().raw(), memory.error).low);
+  row.add("high_bytes", interval80(memory.total().raw(), memory.error).high);
   row.add("capacity_bytes", memory.capacity.raw());
   row.add("host_bytes", memory.host_bytes.raw());
   row.add("fits", name_of(plan.fits));

@@ -107,8 +107,8 @@ void write_price(JsonWriter& json, const Job& job, const Explanation& explanatio
   const StepEstimate& step = plan.estimate.step;
   const double seconds = step.total().raw();
   const double tokens = tokens_per_second(job, step);
-  json.field("step_time_s", seconds).field("step_time_low_s", seconds * (1 - step.step_error));
-  json.field("step_time_high_s", seconds * (1 + step.step_error));
+  json.field("step_time_s", seconds).field("step_time_low_s", interval80(seconds, step.step_error).low);
+  json.field("step_time_high_s", interval80(seconds, step.step_error).high);
   json.field("tokens_per_s", tokens).field("tokens_per_s_per_gpu", tokens / job.cluster.gpus());
   json.field("mfu", mfu(job, plan.layout, step));
   json.key("breakdown_s");

@@ -163,10 +163,11 @@ std::string verdict_text(const ExplainReport& report, const Terminal& terminal) 
   const StepEstimate& step = explanation.plan.estimate.step;
   const MemoryEstimate& memory = explanation.plan.estimate.memory;
   const double tokens = tokens_per_second(report.job, step);
-  std::string text = line("step time",
-                          format(step.total()) + " (80 % interval " + format(step.total() * (1 - step.step_error)) +
-                              " to " + format(step.total() * (1 + step.step_error)) + ")",
-                          terminal);
+  std::string text =
+      line("step time",
+           format(step.total()) + " (80 % interval " + format(interval80(step.total(), step.step_error).low) + " to " +
+               format(interval80(step.total(), step.step_error).high) + ")",
+           terminal);
   text += line("throughput",
                brief_number(tokens / report.job.cluster.gpus()) + " tokens/s/GPU, " + brief_number(tokens) +
                    " tokens/s, MFU " + brief_number(100 * mfu(report.job, explanation.plan.layout, step)) + " %",

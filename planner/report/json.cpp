@@ -62,8 +62,8 @@ void write_plan(JsonWriter& json, const Job& job, const Plan& plan, std::size_t 
   json.key("layout");
   write_layout(json, job, plan);
   json.field("step_time_s", seconds);
-  json.field("step_time_low_s", seconds * (1 - step.step_error));
-  json.field("step_time_high_s", seconds * (1 + step.step_error));
+  json.field("step_time_low_s", interval80(seconds, step.step_error).low);
+  json.field("step_time_high_s", interval80(seconds, step.step_error).high);
   json.field("tokens_per_s", tokens).field("tokens_per_s_per_gpu", tokens / job.cluster.gpus());
   json.field("mfu", mfu(job, plan.layout, step));
   json.key("breakdown_s");
@@ -139,7 +139,7 @@ void write_memory(JsonWriter& json, const MemoryEstimate& memory) {
   }
   const double total = memory.total().raw();
   json.field("total", total).field("allocated", memory.allocated().raw()).field("reserved", memory.reserved().raw());
-  json.field("low", total * (1 - memory.error)).field("high", total * (1 + memory.error));
+  json.field("low", interval80(total, memory.error).low).field("high", interval80(total, memory.error).high);
   json.field("capacity", memory.capacity.raw()).field("host_bytes", memory.host_bytes.raw());
   json.field("stage", memory.stage).field("moment", kMoments[memory.moment]);
   json.end_object();

@@ -25,7 +25,8 @@ struct RankingColumn {
   Column column;
   std::string shared;
   std::function<std::string(const Job&, const Plan&)> cell;
-  std::string unsaid = {};  ///< a shared value that goes without saying
+  std::string unsaid = {};      ///< a shared value that goes without saying
+  bool only_different = false;  ///< any shared value does
 };
 
 RankingColumn axis_column(const AxisRow& axis, int importance) {
@@ -41,6 +42,11 @@ std::string bound_text(const StepEstimate& step) { return std::string(bound_by(s
 std::vector<RankingColumn> layout_columns() {
   constexpr std::array<int, kAxes.size()> kImportance{88, 90, 89, 75, 74, 40, 72, 85};
   std::vector<RankingColumn> columns;
+  columns.push_back({{"GPUs", true, 99},
+                     "GPUs",
+                     [](const Job&, const Plan& plan) { return with_separators(plan.layout.world()); },
+                     "",
+                     true});
   for (std::size_t i = 0; i < kAxes.size(); ++i) {
     columns.push_back(axis_column(kAxes[i], kImportance[i]));
   }
@@ -79,7 +85,7 @@ std::vector<RankingColumn> result_columns() {
       {{"tok/s/GPU", true, 65},
        "",
        [](const Job& job, const Plan& p) {
-         return brief_number(tokens_per_second(job, p.estimate.step) / job.cluster.gpus());
+         return brief_number(tokens_per_second(job, p.estimate.step) / static_cast<double>(p.layout.world()));
        }},
       {{"MFU %", true, 60},
        "",
@@ -156,7 +162,7 @@ TextTable ranking_table(const PlanReport& report, std::string& common) {
     const bool always =
         column.shared == "dp" || column.shared == "tp" || column.shared == "pp" || column.shared.empty();
     if (equal && !always) {
-      if (cells.front() != column.unsaid) {
+      if (cells.front() != column.unsaid && !column.only_different) {
         common += (common.empty() ? "" : " ") + column.shared + "=" + cells.front();
       }
       return;
@@ -199,8 +205,8 @@ std::vector<AnswerLine> answer_lines(const PlanReport& report, const Terminal& t
   std::vector<AnswerLine> lines;
   lines.push_back({"layout", to_text(best.layout), Style::good});
   lines.push_back({"step time", format(step.total()) + " (80 % interval " +
-                                    format(step.total() * (1 - step.step_error)) + to +
-                                    format(step.total() * (1 + step.step_error)) + ")"});
+                                    format(interval80(step.total(), step.step_error).low) + to +
+                                    format(interval80(step.total(), step.step_error).high) + ")"});
   lines.push_back({"throughput", brief_number(tokens / report.job.cluster.gpus()) + " tokens/s/GPU, " +
                                      brief_number(tokens) + " tokens/s, MFU " +
                                      one_decimal(100 * mfu(report.job, best.layout, step)) + " %"});

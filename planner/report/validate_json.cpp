@@ -32,8 +32,8 @@ RunFigures figures_of(const RunPrediction& run) {
   const auto& step = run.estimate.step;
   const auto& memory = run.estimate.memory;
   f.step = step.total().raw();
-  f.step_low = *f.step / (1 + step.step_error);
-  f.step_high = *f.step * (1 + step.step_error);
+  f.step_low = interval80(*f.step, step.step_error).low;
+  f.step_high = interval80(*f.step, step.step_error).high;
   f.allocated = memory.allocated().raw() / kGib;
   f.reserved = memory.reserved().raw() / kGib;
   f.device = memory.total().raw() / kGib;
@@ -41,8 +41,8 @@ RunFigures figures_of(const RunPrediction& run) {
     f.peak = run.predicted_peak_gib;
   }
   const double basis = f.peak.value_or(*f.device);
-  f.memory_low = basis / (1 + memory.error);
-  f.memory_high = basis * (1 + memory.error);
+  f.memory_low = interval80(basis, memory.error).low;
+  f.memory_high = interval80(basis, memory.error).high;
   return f;
 }
 

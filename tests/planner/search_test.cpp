@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "planner/layout_scan.h"
+#include "planner/pareto.h"
 #include "tests/planner/jobs.h"
 
 namespace {
@@ -191,6 +192,45 @@ TEST_CASE("search finds what trying every combination one by one finds") {
       std::sort(plans.begin(), plans.end());
       CHECK(plans == expected.ranked);
     }
+  }
+}
+
+TEST_CASE("the Pareto front on 16 GPUs is that of trying every combination on every share of them") {
+  ModelSpec model = llama_7b();
+  model.layers = 6;
+  const Job job = priced_job(model, "a100-40gb-sxm", 2, 8, 4096, 48);
+  struct Point {
+    int gpus = 0;
+    double seconds = 0, bytes = 0;
+    auto operator<=>(const Point&) const = default;
+  };
+  std::vector<Point> all;
+  for (const int gpus : {1, 2, 4, 8, 16}) {  // divisors of a node of 8, then of 2 nodes
+    const Job sized = gpus < 8 ? priced_job(model, "a100-40gb-sxm", 1, gpus, 4096, 48)
+                               : priced_job(model, "a100-40gb-sxm", gpus / 8, 8, 4096, 48);
+    for (const auto& [seconds, layout] : BruteForce(sized).ranked) {
+      all.push_back({gpus, seconds, estimate(sized, layout).memory.total().raw()});
+    }
+  }
+  std::vector<Point> expected;
+  for (const Point& point : all) {
+    const bool beaten = std::any_of(all.begin(), all.end(), [&](const Point& other) {
+      return other != point && other.gpus <= point.gpus && other.seconds <= point.seconds && other.bytes <= point.bytes;
+    });
+    if (!beaten) {
+      expected.push_back(point);
+    }
+  }
+  std::sort(expected.begin(), expected.end());
+  expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
+  for (const int threads : {1, 3}) {
+    std::vector<Point> found;
+    for (const ParetoPlan& plan : pareto_front(job, brute_force_space(), threads).plans) {
+      CHECK(plan.plan.layout.world() == plan.gpus);
+      found.push_back({plan.gpus, plan.plan.estimate.step.total().raw(), plan.plan.estimate.memory.total().raw()});
+    }
+    CHECK(found.size() > 5);
+    CHECK(found == expected);
   }
 }
 
