@@ -317,7 +317,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "pareto",
        .group = OptionGroup::search,
        .commands = "plan",
-       .meaning = "plans that none beats in GPUs, step time and memory at once",
+       .meaning = "plans unbeaten in GPUs, step time and memory",
        .details = "Plans for the whole cluster and for every share of it that divides a node or the nodes, with the "
                   "same batch; "
                   "--objective and --top have no say in it.",
