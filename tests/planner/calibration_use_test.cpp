@@ -4,8 +4,6 @@
 
 #include <cstdlib>
 
-#include "tests/planner/jobs.h"
-
 namespace tpplan {
 namespace {
 
