@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -111,6 +112,10 @@ TEST_CASE("a row that a message breaks inside a number is joined") {
       "   "
       "0\n";
   for (std::size_t cut = 6; cut + 2 < row.size(); ++cut) {
+    // A letter before the sender's name cannot be told from it.
+    if (std::isalpha(static_cast<unsigned char>(row[cut - 1])) != 0) {
+      continue;
+    }
     CAPTURE(cut);
     const BenchmarkLog log = parse_nccl_tests("log", kHeader + row + row.substr(0, cut) + message + row.substr(cut));
     REQUIRE(log.rows() == 2);
