@@ -49,7 +49,7 @@ std::string packed(const ComputeResult& result) {
   text.precision(17);
   text << result.samples.size();
   for (const Seconds sample : result.samples) text << ' ' << sample.raw();
-  text << ' ' << static_cast<int>(result.check) << ' ' << result.alone.raw();
+  text << ' ' << static_cast<int>(result.check);
   return text.str();
 }
 
@@ -64,10 +64,8 @@ ComputeResult unpacked(const std::string& packed_text) {
     result.samples.emplace_back(sample);
   }
   int check = 0;
-  double alone = 0;
-  text >> check >> alone;
+  text >> check;
   result.check = static_cast<Check>(check);
-  result.alone = Seconds(alone);
   return result;
 }
 
@@ -95,7 +93,6 @@ std::optional<ComputeRow> combined(const ComputeItem& item, const std::string& d
   row.item = item;
   row.device = device;
   row.summary = middle.summary;
-  row.alone = middle.result.alone;
   const bool wrong =
       std::any_of(measured.begin(), measured.end(), [](const Answer& a) { return a.result.check == Check::wrong; });
   row.check = wrong ? Check::wrong : middle.result.check;
@@ -109,7 +106,7 @@ std::optional<ComputeRow> combined(const ComputeItem& item, const std::string& d
 
 Flops ComputeItem::flops() const {
   const double products = 2.0 * m * n * k;
-  if (kind == ComputeKind::gemm || kind == ComputeKind::gemm_mixed) return Flops(products);
+  if (kind == ComputeKind::gemm) return Flops(products);
   if (kind != ComputeKind::attention) return {};
   const double forward = 2.0 * batch * heads * seq * static_cast<double>(seq) * head_dim;
   return Flops(pass == "backward" ? 2.5 * forward : forward);
@@ -121,7 +118,7 @@ std::string ComputeItem::described() const {
     if (!word->empty()) text += " " + *word;
   }
   const auto by = [](int a, int b) { return std::to_string(a) + "x" + std::to_string(b); };
-  if (kind == ComputeKind::gemm || kind == ComputeKind::gemm_mixed) text += " " + by(m, n) + "x" + std::to_string(k);
+  if (kind == ComputeKind::gemm) text += " " + by(m, n) + "x" + std::to_string(k);
   if (kind == ComputeKind::memory) text += " " + by(m, n);
   if (kind == ComputeKind::attention) {
     text += " b" + std::to_string(batch) + " s" + std::to_string(seq) + " h" + by(heads, kv_heads) + " d" +

@@ -17,8 +17,8 @@
 
 namespace tpplan::bench {
 
-enum class ComputeKind { gemm, gemm_mixed, attention, memory, launch, copy };
-inline constexpr std::string_view kComputeKindNames[] = {"gemm", "gemm_mixed", "attention", "memory", "launch", "copy"};
+enum class ComputeKind { gemm, attention, memory, launch, copy };
+inline constexpr std::string_view kComputeKindNames[] = {"gemm", "attention", "memory", "launch", "copy"};
 
 /// One thing that --compute measures on a GPU.
 struct ComputeItem {
@@ -41,7 +41,6 @@ struct ComputeItem {
 struct ComputeResult {
   std::vector<Seconds> samples;
   Check check = Check::off;  ///< of sampled elements of the result against the host's arithmetic
-  Seconds alone;             ///< gemm_mixed: the same product in an unbroken run of its own kind
   std::string unsupported;   ///< why there is nothing, else empty
 };
 
@@ -90,7 +89,6 @@ struct ComputeRow {
   ComputeItem item;
   std::string device;
   Summary summary;  ///< of the median node when several measured
-  Seconds alone;
   Check check = Check::off;
   int nodes = 1;
   Seconds slowest;  ///< median time of the slowest node

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "comm-bench/compute.h"
+#include "comm-bench/compute_attention_cuda.h"
 #include "comm-bench/compute_gemm_cuda.h"
 #include "comm-bench/compute_memory_cuda.h"
 #include "comm-bench/compute_timer_cuda.h"
@@ -19,9 +20,6 @@ constexpr std::size_t kKernelBuffer = std::size_t{1} << 30;
 constexpr double kGemmShare = 0.2;     ///< of the free memory for each of three operands
 constexpr double kKernelShare = 0.05;  ///< for each of five buffers
 constexpr int kCopiesInGraph = 4;
-constexpr Seconds kSustained(0.25);
-constexpr double kMemoryPerGemm = 0.5;  ///< time of memory-bound kernels for one of matrix products, as in a layer
-constexpr double kAssumedBandwidth = 3e12;
 constexpr int kTensorCoresBf16 = 80;
 constexpr int kTensorCoresFp8 = 89;
 
@@ -52,7 +50,10 @@ struct CudaCompute::State {
     gemm.emplace(device, capability / 10, limited(kGemmBuffer, kGemmShare, free_bytes));
     kernels.emplace(device, capability, attribute(cudaDevAttrMultiProcessorCount),
                     limited(kKernelBuffer, kKernelShare, free_bytes));
-    notes.emplace_back("attention is not measured: tpplan calibrate takes it from a table file");
+    attention = CudaAttention::open(device, problem);
+    if (!attention) {
+      notes.push_back("attention is not measured, tpplan calibrate takes it from a table file: " + problem);
+    }
     if (capability < kTensorCoresFp8) notes.push_back("fp8 is not measured: the GPU has none");
     name = name_of_device(device.device);
   }
@@ -68,14 +69,7 @@ struct CudaCompute::State {
     result.unsupported = gemm->prepare(item, timer->stream());
     if (!result.unsupported.empty()) return result;
     const Enqueue product = [&](cudaStream_t stream) { gemm->enqueue(stream); };
-    if (item.kind == ComputeKind::gemm) {
-      result.samples = timer->time(product, kCopiesInGraph, poll);
-    } else {
-      result.alone = timer->time(product, kCopiesInGraph, kSustained, 1, poll).front();
-      const Bytes traffic(result.alone.raw() * kMemoryPerGemm * kAssumedBandwidth);
-      const Enqueue addition = [&](cudaStream_t stream) { kernels->enqueue_addition(traffic, stream); };
-      for (int i = 0; i < 3; ++i) result.samples.push_back(timer->time_mixed(product, addition, kSustained, poll));
-    }
+    result.samples = timer->time(product, kCopiesInGraph, poll);
     result.check = gemm->verify(item, timer->stream());
     return result;
   }
@@ -87,6 +81,7 @@ struct CudaCompute::State {
   std::optional<GraphTimer> timer;
   std::optional<CudaGemm> gemm;
   std::optional<CudaKernels> kernels;
+  std::unique_ptr<CudaAttention> attention;
 };
 
 std::optional<std::string> CudaCompute::why_not() {
@@ -131,14 +126,7 @@ std::vector<ComputeItem> CudaCompute::plan() const {
   }
   append(memory_kernels());
   const std::string half = state_->capability >= kTensorCoresBf16 ? "bf16" : "fp16";
-  const std::vector<ComputeItem> products = transformer_gemms(half, {"forward", "dgrad", "wgrad"});
-  append(products);
-  // In the mix of a layer: the large products of 16,384 tokens.
-  for (const ComputeItem& product : products) {
-    if (product.m != 16384 || product.k < 4096 || product.n < 4096 || product.pass != "forward") continue;
-    items.push_back(product);
-    items.back().kind = ComputeKind::gemm_mixed;
-  }
+  append(transformer_gemms(half, {"forward", "dgrad", "wgrad"}));
   if (state_->capability >= kTensorCoresFp8) append(transformer_gemms("fp8", {"forward", "dgrad", "wgrad"}));
   for (const char* dtype : {"tf32", "fp16"}) {
     if (state_->capability < kTensorCoresBf16) break;
@@ -153,6 +141,8 @@ std::vector<ComputeItem> CudaCompute::plan() const {
       items.push_back(item);
     }
   }
+  // Last, because a library that fails in a kernel can take the whole device context with it.
+  if (state_->attention && state_->capability >= kTensorCoresBf16) append(attention_shapes());
   return items;
 }
 
@@ -160,7 +150,6 @@ ComputeResult CudaCompute::measure(const ComputeItem& item, const Poll& poll) {
   State& s = *state_;
   switch (item.kind) {
     case ComputeKind::gemm:
-    case ComputeKind::gemm_mixed:
       return s.measure_gemm(item, poll);
     case ComputeKind::memory:
       return s.kernels->measure_memory(item, *s.timer, poll);
@@ -169,11 +158,9 @@ ComputeResult CudaCompute::measure(const ComputeItem& item, const Poll& poll) {
     case ComputeKind::copy:
       return s.kernels->measure_copy(item, *s.timer, poll);
     case ComputeKind::attention:
-      break;
+      return s.attention->measure(item, *s.timer, poll);
   }
-  ComputeResult result;
-  result.unsupported = "attention comes from a table file";
-  return result;
+  return {};
 }
 
 }  // namespace tpplan::bench

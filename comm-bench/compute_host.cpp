@@ -121,6 +121,11 @@ ComputeResult measure_memory(const ComputeItem& item, const Poll& poll) {
 
 /// Causal attention of one head after the other, as its definition reads.
 ComputeResult measure_attention(const ComputeItem& item, const Poll& poll) {
+  if (item.pass != "forward") {
+    ComputeResult result;
+    result.unsupported = "the host measures the forward pass of attention only";
+    return result;
+  }
   const std::vector<float> q = random_values(area(item.seq, item.head_dim), 1);
   const std::vector<float> k = random_values(area(item.seq, item.head_dim), 2);
   std::vector<float> weights(static_cast<std::size_t>(item.seq));
@@ -216,12 +221,8 @@ ComputeResult HostCompute::measure(const ComputeItem& item, const Poll& poll) {
       return measure_launch(poll);
     case ComputeKind::copy:
       return measure_copy(item, poll);
-    case ComputeKind::gemm_mixed:
-      break;
   }
-  ComputeResult result;
-  result.unsupported = "not measured on the host";
-  return result;
+  return {};
 }
 
 }  // namespace tpplan::bench

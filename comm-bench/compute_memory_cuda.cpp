@@ -209,18 +209,6 @@ std::optional<double> expected_value(const ComputeItem& item, std::size_t index,
 
 }  // namespace
 
-void CudaKernels::enqueue_addition(Bytes bytes, cudaStream_t stream) {
-  const State& s = *state_;
-  // In pieces of a third of the wanted traffic (two reads, one write), none larger than the buffers.
-  const std::size_t all = static_cast<std::size_t>(bytes.raw() / 3) / sizeof(uint4);
-  const std::size_t most = s.buffer_bytes / sizeof(uint4);
-  for (std::size_t done = 0; done < all;) {
-    const std::size_t vectors = std::min(all - done, most);
-    s.launch("add", blocks_for(vectors), 1, stream, s.at(0), s.at(1), s.at(2), vectors);
-    done += vectors;
-  }
-}
-
 ComputeResult CudaKernels::measure_memory(const ComputeItem& item, GraphTimer& timer, const Poll& poll) {
   State& s = *state_;
   ComputeResult result;

@@ -23,8 +23,6 @@ class CudaKernels {
   ComputeResult measure_memory(const ComputeItem& item, GraphTimer& timer, const Poll& poll);
   ComputeResult measure_launch(const ComputeItem& item, GraphTimer& timer, const Poll& poll);
   ComputeResult measure_copy(const ComputeItem& item, GraphTimer& timer, const Poll& poll);
-  /// Puts a residual addition of about `bytes` of traffic on the stream.
-  void enqueue_addition(Bytes bytes, cudaStream_t stream);
 
  private:
   struct State;

@@ -18,7 +18,6 @@ constexpr Seconds kSample(0.008);
 constexpr int kSamples = 7;
 constexpr int kWarmUps = 3;
 constexpr int kMostReplays = 20000;
-constexpr int kMixedAtOnce = 16;
 constexpr int kQueriesBetweenPolls = 256;
 
 double uniform(std::uint64_t& state) {
@@ -144,37 +143,6 @@ std::vector<Seconds> GraphTimer::time(const Enqueue& work, int copies, Seconds s
   std::vector<Seconds> result;
   for (int i = 0; i < samples; ++i) result.emplace_back(stretch(graph.handle(), replays, poll) / replays / copies);
   return result;
-}
-
-Seconds GraphTimer::time_mixed(const Enqueue& timed, const Enqueue& between, Seconds total, const Poll& poll) {
-  std::vector<CudaEvent> starts;
-  std::vector<CudaEvent> stops;
-  for (int i = 0; i < kMixedAtOnce; ++i) {
-    starts.push_back(make_event(device_));
-    stops.push_back(make_event(device_));
-  }
-  std::vector<Seconds> samples;
-  double spent = 0;
-  while (spent < total.raw()) {
-    device_.check(device_.cuda->event_record(start_.handle(), stream()), "cudaEventRecord");
-    for (int i = 0; i < kMixedAtOnce; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      between(stream());
-      device_.check(device_.cuda->event_record(starts[at].handle(), stream()), "cudaEventRecord");
-      timed(stream());
-      device_.check(device_.cuda->event_record(stops[at].handle(), stream()), "cudaEventRecord");
-    }
-    finish(poll);
-    float milliseconds = 0;
-    device_.check(device_.cuda->event_elapsed(&milliseconds, start_.handle(), stop_.handle()), "cudaEventElapsedTime");
-    spent += static_cast<double>(milliseconds) * 1e-3;
-    for (std::size_t at = 0; at < starts.size(); ++at) {
-      device_.check(device_.cuda->event_elapsed(&milliseconds, starts[at].handle(), stops[at].handle()),
-                    "cudaEventElapsedTime");
-      samples.emplace_back(static_cast<double>(milliseconds) * 1e-3);
-    }
-  }
-  return summary(samples).median;
 }
 
 }  // namespace tpplan::bench

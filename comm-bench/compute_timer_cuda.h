@@ -44,8 +44,6 @@ class GraphTimer {
   std::vector<Seconds> time(const Enqueue& work, int copies, const Poll& poll);
   /// The same with other lengths: seconds of one sample and number of samples.
   std::vector<Seconds> time(const Enqueue& work, int copies, Seconds sample, int samples, const Poll& poll);
-  /// Time of `timed` when it alternates with `between` on the stream for `total` seconds: events around every `timed`.
-  Seconds time_mixed(const Enqueue& timed, const Enqueue& between, Seconds total, const Poll& poll);
   /// Waits until everything on the stream is done, polling.
   void finish(const Poll& poll);
 

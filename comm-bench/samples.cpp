@@ -274,7 +274,7 @@ std::string to_json(const ComputeRow& row) {
   if (!item.name.empty()) value[item.kind == ComputeKind::attention ? "kernel" : "name"] = item.name;
   if (!item.dtype.empty()) value["dtype"] = item.dtype;
   if (!item.pass.empty()) value["pass"] = item.pass;
-  if (item.kind == ComputeKind::gemm || item.kind == ComputeKind::gemm_mixed) {
+  if (item.kind == ComputeKind::gemm) {
     value["m"] = item.m;
     value["n"] = item.n;
     value["k"] = item.k;
@@ -292,7 +292,6 @@ std::string to_json(const ComputeRow& row) {
   const double seconds = row.summary.median.raw();
   if (item.flops().raw() > 0) value["tflops"] = number(seconds > 0 ? item.flops().raw() / seconds * 1e-12 : 0);
   if (item.bytes.raw() > 0) value["gbs"] = number(seconds > 0 ? item.bytes.raw() / seconds * 1e-9 : 0);
-  if (item.kind == ComputeKind::gemm_mixed) value["alone_s"] = number(row.alone);
   value["check"] = kCheckNames[static_cast<std::size_t>(row.check)];
   if (row.nodes > 1) {
     value["nodes"] = row.nodes;

@@ -12,11 +12,12 @@ struct SourceRow {
   Source source;
   std::string_view name;
 };
-constexpr std::array<SourceRow, 4> kSources{{
+constexpr std::array<SourceRow, 5> kSources{{
     {Source::assumed, "assumed"},
     {Source::vendor, "vendor"},
     {Source::measured, "measured"},
     {Source::fitted, "fitted"},
+    {Source::extrapolated, "extrapolated"},
 }};
 
 constexpr double kMost = 1e30;  // bound of every measured quantity
@@ -225,18 +226,17 @@ Seconds CollectiveCurve::time(Bytes size) const {
   return log_log_between(*(right - 1), *right, size);
 }
 
+bool more_usual(const CollectiveCurve& a, const CollectiveCurve& b) {
+  if (a.in_place != b.in_place) return a.in_place == usual_place_is_in(a.collective);
+  return a.points.size() > b.points.size();
+}
+
 const CollectiveCurve* Calibration::find(Collective collective, Placement placement, int concurrent_groups) const {
   const CollectiveCurve* best = nullptr;
-  const auto better = [&](const CollectiveCurve& candidate) {
-    if (best == nullptr) return true;
-    const bool usual = usual_place_is_in(collective);
-    if (candidate.in_place != best->in_place) return candidate.in_place == usual;
-    return candidate.points.size() > best->points.size();
-  };
   for (const CollectiveCurve& curve : curves) {
     const bool matches =
         curve.collective == collective && curve.placement == placement && curve.concurrent_groups == concurrent_groups;
-    if (matches && better(curve)) best = &curve;
+    if (matches && (best == nullptr || more_usual(curve, *best))) best = &curve;
   }
   return best;
 }

@@ -14,7 +14,7 @@
 namespace tpplan {
 
 /// Where a number comes from.
-enum class Source : std::uint8_t { assumed, vendor, measured, fitted };
+enum class Source : std::uint8_t { assumed, vendor, measured, fitted, extrapolated };
 std::string_view name_of(Source source);
 
 /// Which GPUs a group joins: `gpus_per_node` of them on each of `nodes` hosts, `stride` apart in rank order.
@@ -66,6 +66,10 @@ struct CollectiveCurve {
   [[nodiscard]] Seconds time(Bytes size) const;
 };
 
+/// Of two curves of one collective, placement and concurrency, whether training resembles `a` more: measured in the
+/// place that training uses (all-reduce and broadcast in place, the others out of place), else at more sizes.
+bool more_usual(const CollectiveCurve& a, const CollectiveCurve& b);
+
 /// A measured matrix product: m x n x k, in FLOP/s reached. `kind`: forward, dgrad, wgrad.
 struct GemmPoint {
   double m = 0, n = 0, k = 0;
@@ -99,9 +103,8 @@ struct Calibration {
   std::vector<std::string> warnings;
   std::string origin;
   [[nodiscard]] bool empty() const { return curves.empty() && gemms.empty() && attention.empty() && memory.empty(); }
-  /// The curve measured for exactly this collective, placement and concurrency, or nullptr. Of several the one in the
-  /// place that training uses (all-reduce and broadcast in place, the others out of place), then the one with more
-  /// points.
+  /// The curve measured for exactly this collective, placement and concurrency, or nullptr. Of several the
+  /// more_usual().
   [[nodiscard]] const CollectiveCurve* find(Collective collective, Placement placement, int concurrent_groups) const;
 };
 

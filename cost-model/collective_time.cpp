@@ -96,6 +96,49 @@ BytesPerSecond group_bandwidth(const Job& job, Collective collective, GroupPlace
   return network;
 }
 
+namespace {
+
+/// Takes the law from measured curves; false when none speaks for the group.
+bool read_measured(const Job& job, Collective collective, GroupPlacement group, CollectiveLaw& law) {
+  RankTarget target;
+  target.collective = collective;
+  const int nodes = std::max(1, group.ranks / std::max(1, group.inside));
+  target.placement = {nodes, group.ranks / nodes, group.stride};
+  const auto& tiers = job.cluster.tiers;
+  target.above = group.tier > 0 ? tiers[group.tier - 1].span : 0;
+  target.up_to = group.tier + 1 < tiers.size() ? tiers[group.tier].span : INT64_MAX;
+  // A job runs equal groups side by side until its nodes are full.
+  const int at_once = std::max(1, job.cluster.gpus_per_node / target.placement.gpus_per_node);
+  target.concurrent_groups = at_once;
+  law.measured = rank_law(job.calibration.curves, target);
+  const bool alone = law.measured.nearest == nullptr && at_once > 1;
+  if (alone) {
+    target.concurrent_groups = 1;
+    law.measured = rank_law(job.calibration.curves, target);
+  }
+  if (law.measured.nearest == nullptr) {
+    return false;
+  }
+  law.source = law.measured.exact ? law.measured.nearest->source : Source::extrapolated;
+  law.latency = Seconds(job.profile.collective_latency_s);
+  if (!law.measured.exact) {
+    const Placement& from = law.measured.nearest->placement;
+    law.measured.transfer *= group_bandwidth(job, collective, place_group(job.cluster, from.ranks(), from.stride)) /
+                             group_bandwidth(job, collective, group);
+  }
+  const auto& tier = tiers[group.tier];
+  if (alone && nodes > 1 && is_network(tier.kind)) {
+    // The group was measured with all ports of its nodes to itself; in the job it has one share of them. At least what
+    // an exchange between whole nodes needs leaves each of them.
+    law.wire = collective == Collective::all_to_all ? static_cast<double>(group.ranks - group.inside) / group.ranks
+                                                    : row_of(collective).wire_factor(nodes) / group.inside;
+    law.bandwidth = tier.bandwidth / std::max(1.0, tier.oversubscription);
+  }
+  return true;
+}
+
+}  // namespace
+
 CollectiveLaw collective_law(const Job& job, Collective collective, GroupPlacement group) {
   CollectiveLaw law;
   if (group.ranks <= 1) {
@@ -103,15 +146,8 @@ CollectiveLaw collective_law(const Job& job, Collective collective, GroupPlaceme
   }
   law.silent = false;
   const auto& row = row_of(collective);
-  if (!job.calibration.curves.empty()) {
-    const int nodes = std::max(1, group.ranks / std::max(1, group.inside));
-    const Placement placement{nodes, group.ranks / nodes, group.stride};
-    if (const auto* curve = job.calibration.find(collective, placement, 1)) {
-      law.curve = curve;
-      law.source = curve->source;
-      law.latency = Seconds(job.profile.collective_latency_s);
-      return law;
-    }
+  if (!job.calibration.curves.empty() && read_measured(job, collective, group, law)) {
+    return law;
   }
   const auto& link = job.links[group.tier];
   const double nodes = static_cast<double>(group.ranks) / group.inside;

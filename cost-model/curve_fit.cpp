@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "cost-model/fit.h"
 
@@ -162,39 +163,6 @@ class Segmentation {
   std::vector<std::vector<std::vector<State>>> states_;
 };
 
-int node_class(int nodes) { return std::min(nodes, 3); }
-
-/// Latency and bus bandwidth of one measured group at a size, scaled so that they give its measured time there.
-struct GroupAtSize {
-  const CollectiveCurve* curve = nullptr;
-  Seconds latency;
-  Seconds transfer;  ///< the part that grows with size
-};
-
-GroupAtSize group_at(const CollectiveCurve& curve, Bytes size) {
-  const double wire = row_of(curve.collective).wire_factor(curve.placement.ranks());
-  const CurvePiece& piece = piece_at(curve.pieces, size);
-  const Seconds transfer = piece.bandwidth.raw() > 0 ? wire * size / piece.bandwidth : Seconds(0);
-  const Seconds fitted = piece.latency + transfer;
-  const double correction = fitted.raw() > 0 ? curve.time(size) / fitted : 1;
-  return {&curve, piece.latency * correction, transfer * correction};
-}
-
-double ranks_apart(const CollectiveCurve& curve, const Placement& placement) {
-  return std::abs(std::log(static_cast<double>(placement.ranks()) / curve.placement.ranks()));
-}
-
-/// Latency of the target under one law: through all measured groups when there are two or more sizes of group, else
-/// in proportion to the steps of the only one.
-Seconds latency_under(const std::vector<GroupAtSize>& groups, Collective collective, const Placement& target,
-                      StepLaw law) {
-  std::vector<LatencyPoint> points;
-  for (const GroupAtSize& group : groups) {
-    points.push_back({latency_steps(collective, group.curve->placement, law), group.latency});
-  }
-  return fit_latency_law(points).latency(latency_steps(collective, target, law));
-}
-
 }  // namespace
 
 LineFit fit_line(const std::vector<CurvePoint>& points, std::size_t begin, std::size_t end) {
@@ -244,61 +212,6 @@ std::vector<double> held_out_errors(const CollectiveCurve& curve) {
     errors.push_back(std::abs(half.time(curve.points[i].size) / curve.points[i].time - 1));
   }
   return errors;
-}
-
-double latency_steps(Collective collective, const Placement& placement, StepLaw law) {
-  const CollectiveRow& row = row_of(collective);
-  if (law == StepLaw::ring || row.ring_steps <= 0) return row.steps(placement.ranks());
-  const double inside = placement.gpus_per_node - 1;
-  const double across = std::log2(static_cast<double>(std::max(placement.nodes, 1)));
-  return std::max(1.0, row.ring_steps * (inside + across));
-}
-
-LatencyLaw fit_latency_law(const std::vector<LatencyPoint>& points) {
-  if (points.empty()) return {};
-  if (points.size() == 1) return {Seconds(0), points[0].latency / points[0].steps};
-  std::vector<CurvePoint> as_curve;  // steps in the place of bytes: the same constrained relative line
-  for (const LatencyPoint& point : points) {
-    if (point.latency.raw() <= 0) continue;
-    as_curve.push_back({Bytes(point.steps), point.latency, point.latency, point.latency});
-  }
-  if (as_curve.empty()) return {};
-  const LineFit line = fit_line(as_curve, 0, as_curve.size());
-  return {line.latency, Seconds(line.seconds_per_byte)};
-}
-
-std::optional<RankPrediction> extrapolate_ranks(const std::vector<CollectiveCurve>& curves, Collective collective,
-                                                const Placement& placement, int concurrent_groups, Bytes size) {
-  std::vector<GroupAtSize> groups;
-  for (const CollectiveCurve& curve : curves) {
-    const bool comparable = curve.collective == collective && curve.concurrent_groups == concurrent_groups &&
-                            node_class(curve.placement.nodes) == node_class(placement.nodes) &&
-                            (placement.nodes == 1 || curve.placement.gpus_per_node == placement.gpus_per_node) &&
-                            curve.placement.stride == placement.stride && curve.placement.ranks() > 1 &&
-                            !curve.pieces.empty();
-    if (comparable) groups.push_back(group_at(curve, size));
-  }
-  if (groups.empty() || placement.ranks() < 2) return std::nullopt;
-  std::stable_sort(groups.begin(), groups.end(), [&](const GroupAtSize& a, const GroupAtSize& b) {
-    return ranks_apart(*a.curve, placement) < ranks_apart(*b.curve, placement);
-  });
-  const GroupAtSize& nearest = groups.front();
-  const CollectiveRow& row = row_of(collective);
-  const Seconds transfer =
-      nearest.transfer * (row.wire_factor(placement.ranks()) / row.wire_factor(nearest.curve->placement.ranks()));
-  const Seconds by_ring = latency_under(groups, collective, placement, StepLaw::ring) + transfer;
-  const Seconds by_tree = latency_under(groups, collective, placement, StepLaw::tree) + transfer;
-
-  RankPrediction result;
-  result.low = min(by_ring, by_tree);
-  result.high = max(by_ring, by_tree);
-  result.time = Seconds(std::sqrt(result.low.raw() * result.high.raw()));
-  result.rank_ratio = static_cast<double>(placement.ranks()) / nearest.curve->placement.ranks();
-  for (const GroupAtSize& group : groups) {
-    const std::string ranks = std::to_string(group.curve->placement.ranks());
-    result.from += (result.from.empty() ? "" : ", ") + ranks + " ranks";
-  }
-  return result;
 }
 
 }  // namespace tpplan

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost-model/rank_law.h"
+
 namespace tpplan {
 namespace {
 
@@ -92,6 +94,7 @@ Job assemble_job(ModelSpec model, ClusterSpec cluster, TrainingSpec training, Fr
   job.training = std::move(training);
   job.profile = std::move(profile);
   job.calibration = std::move(calibration);
+  sort_for_rank_laws(job.calibration.curves);
   return job;
 }
 

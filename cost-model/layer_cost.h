@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cost-model/job.h"
+#include "cost-model/rank_law.h"
 
 namespace tpplan {
 
@@ -110,30 +111,34 @@ struct GroupPlacement {
 };
 GroupPlacement place_group(const ClusterSpec& cluster, int ranks, int stride);
 
-/// Time of one collective over one group as a function of its payload alone: a measured curve, or latency plus bytes
-/// over bandwidth; of an all-to-all over several nodes the slower of what leaves the node and what stays.
+/// Time of one collective over one group as a function of its payload alone: a measured curve (of the group itself or
+/// carried over from the nearest one), or latency plus bytes over bandwidth; of an all-to-all over several nodes the
+/// slower of what leaves the node and what stays.
 struct CollectiveLaw {
-  const CollectiveCurve* curve = nullptr;
+  RankLaw measured;  ///< where it has a curve
   Source source = Source::assumed;
   bool silent = true;  ///< a group of one: no time
   Seconds latency;
-  double wire = 1;  ///< bytes that cross `bandwidth` per byte of payload
-  BytesPerSecond bandwidth;
-  double inner_wire = 0;  ///< the same inside the nodes, at the same time; 0: nothing
+  double wire = 1;           ///< bytes that cross `bandwidth` per byte of payload
+  BytesPerSecond bandwidth;  ///< beside a measured curve: a limit that it does not know of, 0 none
+  double inner_wire = 0;     ///< the same inside the nodes, at the same time; 0: nothing
   BytesPerSecond inner_bandwidth;
 
   [[nodiscard]] Seconds time(Bytes bytes) const {
     if (silent || bytes.raw() <= 0) {
       return Seconds(0);
     }
-    if (curve != nullptr) {
-      return curve->time(bytes) + latency;
+    if (measured.nearest != nullptr) {
+      const Seconds time = measured.time(bytes);
+      return latency + (bandwidth.raw() > 0 ? max(time, bytes * wire / bandwidth) : time);
     }
     const Seconds outside = bytes * wire / bandwidth;
     return latency + (inner_wire > 0 ? max(outside, bytes * inner_wire / inner_bandwidth) : outside);
   }
 };
-/// The law of a group: measured curves first, else link constants.
+/// The law of a group: a curve measured on its placement, else one of the same link and class of nodes carried over by
+/// step laws and the ratio of assumed bandwidths (rank_law()), else link constants. Where equal groups that run at once
+/// share a node and only one of them was measured, the rated share of the network is a limit.
 CollectiveLaw collective_law(const Job& job, Collective collective, GroupPlacement group);
 
 /// Time of one collective of `bytes` payload (size convention of collectives.h) over a group, alone in its streams:

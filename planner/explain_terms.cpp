@@ -5,6 +5,7 @@
 #include "cost-model/pipeline.h"
 #include "cost-model/stage_cost.h"
 #include "planner/explain.h"
+#include "planner/explain_collectives.h"
 
 namespace tpplan {
 namespace {
@@ -81,10 +82,6 @@ std::string per_pass(const Context& c, PassTerm forward, PassTerm backward) {
 
 std::string group_text(const GroupPlacement& group) {
   return number(group.ranks) + " ranks" + (group.stride > 1 ? " " + number(group.stride) + " apart" : "");
-}
-
-std::string speed_of(const Job& job, Collective collective, const GroupPlacement& group) {
-  return format(group_bandwidth(job, collective, group)) + " on " + job.cluster.tiers[group.tier].name;
 }
 
 bool holds_own_head(const Context& c) {
@@ -307,11 +304,10 @@ void add_constant(const Job& job, const Behind& behind, std::vector<ConstantUse>
   }
 }
 
-/// The speed of each tier's link: measured curves where the calibration has them, else the link table.
-void add_links(const Job& job, std::vector<ConstantUse>& uses) {
-  if (!job.calibration.empty()) {
-    uses.push_back(
-        {"measured curves", static_cast<double>(job.calibration.curves.size()), "calibration " + job.calibration.name});
+/// The speed of each tier's link in the link table, after the curves that stand in its place.
+void add_links(const Job& job, const Layout& layout, std::string_view term, std::vector<ConstantUse>& uses) {
+  for (ConstantUse& use : measured_collectives(job, layout, term)) {
+    uses.push_back(std::move(use));
   }
   for (std::size_t tier = 0; tier < job.links.size(); ++tier) {
     uses.push_back({"all_reduce fraction of " + job.cluster.tiers[tier].name, job.links[tier].all_reduce,
@@ -461,7 +457,7 @@ std::vector<ExplainedTerm> explained_time(const Job& job, const Plan& plan, int&
             add_constant(on, behind, explained.constants);
           }
           if (row.links) {
-            add_links(on, explained.constants);
+            add_links(on, layout, row.key, explained.constants);
           }
         }
         terms.push_back(std::move(explained));

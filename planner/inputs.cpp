@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/calibration_use.h"
 #include "planner/spec_files.h"
 
 namespace tpplan {
@@ -173,6 +174,11 @@ Job job_from(const PlannerOptions& options, ModelSpec model, ClusterSpec cluster
   loader.throw_problems();
   loader.assume_all(model.assumed);
   loader.assume_all(cluster.assumed);
+  if (warnings != nullptr) {
+    for (const std::string& doubt : calibration_doubts(calibration, nccl_environment(), &cluster.gpu)) {
+      *warnings += "warning: " + doubt + "\n";
+    }
+  }
   Job job = make_job(std::move(model), std::move(cluster), std::move(training), profiles, std::move(calibration));
   loader.assume("efficiency", "profile " + job.profile.name + ", GPU constants of " + job.constants.id,
                 "--framework, --date");

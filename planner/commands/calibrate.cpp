@@ -109,12 +109,38 @@ std::string quality_table(const CalibrationReport& report, const Terminal& termi
          "largest size. rated: its share of the link's data sheet.\n";
 }
 
+/// One line per file and reason.
 std::string refusals_text(const CalibrationReport& report) {
-  std::string text;
+  struct Refusal {
+    const CurveReport* first;
+    std::string operations;
+    int curves = 1;
+  };
+  std::vector<Refusal> refusals;
   for (const CurveReport& row : report.curves) {
     if (row.refusal.empty()) continue;
-    text += "refused: " + base_name(row.file) + ": " + row.operation;
-    if (!row.curve.points.empty()) text += row.curve.in_place ? " in place" : " out of place";
+    const auto same = std::find_if(refusals.begin(), refusals.end(), [&](const Refusal& other) {
+      return other.first->file == row.file && other.first->refusal == row.refusal;
+    });
+    if (same == refusals.end()) {
+      refusals.push_back({&row, row.operation});
+      continue;
+    }
+    ++same->curves;
+    if ((" " + same->operations + ",").find(" " + row.operation + ",") == std::string::npos) {
+      same->operations += ", " + row.operation;
+    }
+  }
+  std::string text;
+  for (const Refusal& refusal : refusals) {
+    const CurveReport& row = *refusal.first;
+    text += "refused: " + base_name(row.file) + ": ";
+    if (refusal.curves > 1) {
+      text += std::to_string(refusal.curves) + " curves (" + refusal.operations + ")";
+    } else {
+      text += row.operation;
+      if (!row.curve.points.empty()) text += row.curve.in_place ? " in place" : " out of place";
+    }
     text += ": " + row.refusal + "\n";
   }
   return text;
@@ -179,6 +205,8 @@ int print_rows(const std::vector<Samples>& samples, std::ostream& out, std::ostr
       err << "warning: " << base_name(file.file) << ": " << warning << "\n";
     for (const BenchmarkRun& run : file.log->runs) {
       for (const ImportNote& note : run.warnings) {
+        const std::string told = "line " + std::to_string(note.line) + ": " + note.text;
+        if (std::find(file.warnings.begin(), file.warnings.end(), told) != file.warnings.end()) continue;
         err << "warning: " << base_name(file.file) << ":" << note.line << ": " << note.text << "\n";
       }
     }

@@ -8,6 +8,7 @@
 #include <ostream>
 #include <set>
 
+#include "planner/calibration_use.h"
 #include "planner/report/format.h"
 #include "planner/report/output.h"
 #include "planner/report/scatter_svg.h"
@@ -98,6 +99,9 @@ Inputs load_inputs(const PlannerOptions& options, std::ostream& err) {
   }
   if (!options.calibration.empty() && options.calibration != "none") {
     inputs.calibration = load_calibration(options.calibration);
+    for (const std::string& doubt : calibration_doubts(inputs.calibration, nccl_environment(), nullptr)) {
+      err << "warning: " << doubt << "\n";
+    }
   }
   const auto catalogue = shipped_gpus();
   for (const auto& file : options.operands) {

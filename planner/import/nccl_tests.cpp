@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <set>
+#include <utility>
 
 #include "planner/import/log_lines.h"
 #include "planner/import/nccl_messages.h"
@@ -73,8 +74,12 @@ class NcclTestsParser {
   BenchmarkLog parse(std::string_view text) {
     const std::vector<LogLine> lines = log_lines(text);
     for (const LogLine& line : lines) {
-      read_table_line(line);
-      if (!line.message.empty()) messages_.read(line.number, line.message);
+      const std::size_t rows = log_.rows();
+      if (!join_fragment(line)) read_table_line(line);
+      if (log_.rows() > rows) fragment_.clear();
+      if (line.message.empty()) continue;
+      messages_.read(line.number, line.message);
+      take_whole_row(line.message, line.number);
     }
     close_row(true);
     drop_unfinished_last_row(lines);
@@ -112,6 +117,32 @@ class NcclTestsParser {
     places_line_.clear();
   }
 
+  /// The text before a message that begins in the middle of a line is a piece of a row, cut anywhere, even in a number;
+  /// the next text without a sender goes on with it. True when the pieces make a whole row.
+  bool join_fragment(const LogLine& line) {
+    if (line.text.find_first_not_of(' ') == std::string::npos) return false;
+    const std::string joined = fragment_ + line.text;
+    const bool whole = !fragment_.empty() && take_whole_row(joined, line.number);
+    fragment_ = line.message.empty() ? "" : joined;
+    return whole;
+  }
+
+  /// Takes a row that stands whole at the end of a text, as behind a message whose line end came too late. Such a row
+  /// replaces one that is open.
+  bool take_whole_row(const std::string& text, std::size_t line) {
+    const std::vector<std::string> words = words_of(text);
+    const NcclTestsLayout& layout = layout_.known() ? layout_ : bare_layout_;
+    if (!layout.known()) return false;
+    for (std::size_t i = 2; i < words.size(); ++i) {
+      std::optional<OpenRow> row = row_at(words, i, line);
+      if (!row || row->words.size() > layout.lead.size() + layout.values()) continue;
+      std::optional<OpenRow> before = std::exchange(open_, std::move(row));
+      if (take_row(layout, std::vector<std::string>(open_->words))) return true;
+      open_ = std::move(before);
+    }
+    return false;
+  }
+
   void read_table_line(const LogLine& line) {
     const std::string& text = line.text;
     if (text.find_first_not_of(" #") == std::string::npos) return;
@@ -128,20 +159,27 @@ class NcclTestsParser {
 
   // ---- rows -------------------------------------------------------------------------------------------------------
 
+  /// The row whose type is word `i`.
+  static std::optional<OpenRow> row_at(const std::vector<std::string>& words, std::size_t i, std::size_t line) {
+    if (!is_type(words[i]) || !all_digits(words[i - 1])) return std::nullopt;
+    const std::optional<std::int64_t> size = trailing_integer(words[i - 2]);
+    const std::optional<std::int64_t> count = integer_in(words[i - 1]);
+    if (!size || !count) return std::nullopt;
+    OpenRow open;
+    open.row.line = line;
+    open.row.size = *size;
+    open.row.count = *count;
+    open.row.type = words[i];
+    open.words.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+    return open;
+  }
+
   bool read_row(const LogLine& line) {
-    std::vector<std::string> words = words_of(line.text);
+    const std::vector<std::string> words = words_of(line.text);
     for (std::size_t i = 2; i < words.size(); ++i) {
-      if (!is_type(words[i]) || !all_digits(words[i - 1])) continue;
-      const std::optional<std::int64_t> size = trailing_integer(words[i - 2]);
-      const std::optional<std::int64_t> count = integer_in(words[i - 1]);
-      if (!size || !count) continue;
+      std::optional<OpenRow> open = row_at(words, i, line.number);
+      if (!open) continue;
       close_row(false);
-      OpenRow open;
-      open.row.line = line.number;
-      open.row.size = *size;
-      open.row.count = *count;
-      open.row.type = words[i];
-      open.words.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
       open_ = std::move(open);
       complete_row();
       return true;
@@ -440,6 +478,7 @@ class NcclTestsParser {
   NcclTestsLayout layout_, bare_layout_;
   std::string places_line_;
   std::optional<OpenRow> open_;
+  std::string fragment_;  // text that a message cut
   std::string program_;
   std::set<std::string> told_;
 };

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
 
 #include "cost-model/layer_cost.h"
@@ -19,7 +20,7 @@ const ProfileSet& profiles() {
 }
 
 /// Collectives need a cluster and a profile; the model does not matter.
-Job job_on(ClusterSpec cluster) {
+Job job_on(ClusterSpec cluster, Calibration calibration = {}) {
   ModelSpec model;
   model.name = "any";
   model.layers = 1;
@@ -31,7 +32,7 @@ Job job_on(ClusterSpec cluster) {
   model.vocab = 32000;
   TrainingSpec training;
   auto profile = profiles().find(Framework::plain, cluster.gpu, "");
-  return assemble_job(model, std::move(cluster), training, profile, profiles());
+  return assemble_job(model, std::move(cluster), training, profile, profiles(), std::move(calibration));
 }
 
 ClusterSpec pcie_cluster(double gigabytes_per_second) {
@@ -45,6 +46,23 @@ ClusterSpec pcie_cluster(double gigabytes_per_second) {
   pcie.latency = 5_us;
   cluster.tiers = {pcie};
   return cluster;
+}
+
+/// 10 us and a bus bandwidth at every size, measured at 1 KiB to 1 GiB.
+CollectiveCurve measured_curve(Collective collective, const Placement& placement, double bus_gigabytes_per_second,
+                               int concurrent_groups = 1) {
+  CollectiveCurve curve;
+  curve.collective = collective;
+  curve.placement = placement;
+  curve.concurrent_groups = concurrent_groups;
+  const double wire = row_of(collective).wire_factor(placement.ranks());
+  const BytesPerSecond bandwidth(bus_gigabytes_per_second * 1e9);
+  curve.pieces = {{1_GiB, 10_us, bandwidth}};
+  for (double bytes = 1024; bytes <= 1073741824.0; bytes *= 2) {
+    const Seconds time = 10_us + wire * Bytes(bytes) / bandwidth;
+    curve.points.push_back({Bytes(bytes), time, time, time});
+  }
+  return curve;
 }
 
 }  // namespace
@@ -125,4 +143,48 @@ TEST_CASE("one rank communicates for free and time grows with size and ranks") {
     CHECK(small > last);
     last = small;
   }
+}
+
+TEST_CASE("a group is priced by its own curve then by that of the nearest then by constants") {
+  Calibration calibration;
+  calibration.curves = {measured_curve(Collective::all_reduce, {4, 8, 1}, 300)};
+  const auto job = job_on(usual_cluster(gpus().find("h100-80gb-sxm"), 16, 8), calibration);
+  const auto law_of = [&](int ranks, int stride) {
+    return collective_law(job, Collective::all_reduce, place_group(job.cluster, ranks, stride));
+  };
+  const auto own = law_of(32, 1);
+  CHECK(own.source == Source::measured);
+  CHECK(own.measured.exact);
+  // 2 x 31/32 of 1 GiB at 300 GB/s = 6.934 ms, and 10 us.
+  const double latency = job.profile.collective_latency_s;
+  CHECK(own.time(1_GiB).raw() == doctest::Approx(1.9375 * 1073741824 / 300e9 + 10e-6 + latency).epsilon(1e-6));
+  const auto larger = law_of(128, 1);
+  CHECK(larger.source == Source::extrapolated);
+  CHECK(larger.measured.rank_ratio == 4);
+  CHECK(larger.time(1_GiB) > own.time(1_GiB));
+  // Latency grows by the steps: 2 x 127 / 2 x 31 around the ring, 7 + 4 after 7 + 2 up the tree, and their mean.
+  const double ring = 127.0 / 31;
+  const double tree = 11.0 / 9;
+  CHECK(larger.time(1_KiB).raw() == doctest::Approx(10e-6 * std::sqrt(ring * tree) + latency).epsilon(0.01));
+  CHECK(law_of(16, 1).source == Source::assumed);  // two nodes
+  CHECK(law_of(16, 8).source == Source::assumed);  // one GPU of each node
+  CHECK(law_of(8, 1).source == Source::assumed);   // inside a node
+}
+
+TEST_CASE("groups that share the ports of their nodes get no more than their share") {
+  // One group with one GPU of each node, measured with all eight ports for itself: 200 GB/s.
+  Calibration calibration;
+  calibration.curves = {measured_curve(Collective::all_reduce, {4, 1, 8}, 200)};
+  auto cluster = usual_cluster(gpus().find("h100-80gb-sxm"), 4, 8);
+  const double port = cluster.tiers[1].bandwidth.raw();
+  REQUIRE(port < 200e9);
+  const auto group = place_group(cluster, 4, 8);
+  const auto alone = collective_law(job_on(cluster, calibration), Collective::all_reduce, group);
+  // 2 x 3/4 of 1 GiB through one port.
+  CHECK(alone.time(1_GiB).raw() == doctest::Approx(1.5 * 1073741824 / port).epsilon(1e-3));
+  // Measured with all eight groups at once there is nothing to add.
+  calibration.curves.push_back(measured_curve(Collective::all_reduce, {4, 1, 8}, 40, 8));
+  const auto at_once = collective_law(job_on(cluster, calibration), Collective::all_reduce, group);
+  CHECK(at_once.measured.nearest->concurrent_groups == 8);
+  CHECK(at_once.time(1_GiB).raw() == doctest::Approx(1.5 * 1073741824 / 40e9).epsilon(1e-2));
 }

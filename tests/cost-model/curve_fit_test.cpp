@@ -98,42 +98,6 @@ TEST_CASE("the wire factor turns slopes into bus bandwidth") {
   CHECK(curve.residual_p90 < 1e-9);
 }
 
-TEST_CASE("ring latency measured at 16 and 32 ranks predicts 64 ranks") {
-  // Public logs of V100 with EFA: 163.05 us at 16 and 319.05 us at 32 ranks. Per step (319.05 - 163.05) / (62 - 30) =
-  // 4.875 us, base 163.05 - 30 x 4.875 = 16.8 us; 126 steps at 64 ranks: 614.25 + 16.8 = 631.05 us (631 measured).
-  const LatencyLaw law = fit_latency_law({{30, Seconds(163.05e-6)}, {62, Seconds(319.05e-6)}});
-  CHECK(law.per_step.raw() == doctest::Approx(4.875e-6).epsilon(1e-6));
-  CHECK(law.base.raw() == doctest::Approx(16.8e-6).epsilon(1e-6));
-  CHECK(law.latency(126).raw() == doctest::Approx(631.05e-6).epsilon(1e-6));
-}
-
-TEST_CASE("steps of ring and tree follow the number of ranks and nodes") {
-  // Ring all-reduce of 32 ranks: 2 x 31. Tree over 4 nodes of 8: twice 7 hops inside and log2(4) between.
-  CHECK(latency_steps(Collective::all_reduce, {4, 8, 1}, StepLaw::ring) == 62);
-  CHECK(latency_steps(Collective::all_reduce, {4, 8, 1}, StepLaw::tree) == 2 * (7 + 2));
-  CHECK(latency_steps(Collective::all_gather, {1, 8, 1}, StepLaw::ring) == 7);
-  CHECK(latency_steps(Collective::send_recv, {2, 1, 1}, StepLaw::tree) == 1);
-}
-
-TEST_CASE("more nodes are extrapolated by the ring law as the upper end") {
-  const std::vector<CollectiveCurve> curves{ring_curve(4, 8), ring_curve(8, 8)};
-  const auto prediction = extrapolate_ranks(curves, Collective::all_reduce, {16, 8, 1}, 1, 1_GiB);
-  REQUIRE(prediction.has_value());
-  // 128 ranks: 254 ring steps x 4.875 + 16.8 us, and 2 x 127/128 GiB at 100 GB/s
-  const double exact = 254 * 4.875e-6 + 16.8e-6 + 2.0 * 127 / 128 * 1073741824 / 100e9;
-  CHECK(prediction->high.raw() == doctest::Approx(exact).epsilon(1e-3));
-  CHECK(prediction->low <= prediction->time);
-  CHECK(prediction->time <= prediction->high);
-  CHECK(prediction->rank_ratio == doctest::Approx(2));
-}
-
-TEST_CASE("two nodes never inform more nodes nor the other way round") {
-  CHECK_FALSE(extrapolate_ranks({ring_curve(2, 8)}, Collective::all_reduce, {4, 8, 1}, 1, 1_MiB).has_value());
-  CHECK_FALSE(extrapolate_ranks({ring_curve(4, 8)}, Collective::all_reduce, {2, 8, 1}, 1, 1_MiB).has_value());
-  CHECK_FALSE(extrapolate_ranks({ring_curve(4, 8)}, Collective::all_reduce, {8, 1, 1}, 1, 1_MiB).has_value());
-  CHECK(extrapolate_ranks({ring_curve(4, 8)}, Collective::all_reduce, {8, 8, 1}, 1, 1_MiB).has_value());
-}
-
 TEST_CASE("held-out errors of an exact curve are those of log-log interpolation") {
   // In the latency and in the bandwidth regime interpolation is exact; in between, at t = a + b S with a = b S0, the
   // geometric mean of t(S0/2) and t(2 S0) is sqrt(1.5 x 3) = 2.1213 against 2: 6.07 % at most.

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -102,6 +103,39 @@ TEST_CASE("a row that a message breaks into pieces is joined") {
   CHECK(log.runs[0].rows[0].in_place->busbw == 66.76);
   CHECK(log.runs[0].variables.at("channels") == "P2P 2");
   CHECK(log.runs[0].warnings.empty());
+}
+
+TEST_CASE("a row that a message breaks inside a number is joined") {
+  const std::string message = "node0:10000:10020 [2] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/IPC\n";
+  const std::string row =
+      "     1048576        262144     float     sum      -1    27.76   37.78   66.11      0    27.49   38.15   66.76   "
+      "   "
+      "0\n";
+  for (std::size_t cut = 6; cut + 2 < row.size(); ++cut) {
+    // A letter before the sender's name cannot be told from it.
+    if (std::isalpha(static_cast<unsigned char>(row[cut - 1])) != 0) {
+      continue;
+    }
+    CAPTURE(cut);
+    const BenchmarkLog log = parse_nccl_tests("log", kHeader + row + row.substr(0, cut) + message + row.substr(cut));
+    REQUIRE(log.rows() == 2);
+    CHECK(log.runs[0].rows[1].size == 1048576);
+    CHECK(log.runs[0].rows[1].out_of_place->time_us == 27.76);
+    CHECK(log.runs[0].rows[1].in_place->busbw == 66.76);
+    CHECK(log.runs[0].warnings.empty());
+  }
+}
+
+TEST_CASE("a row behind a message on one line is read") {
+  const std::string row =
+      "     1048576        262144     float     sum      -1    27.76   37.78   66.11      0    27.49   38.15   66.76   "
+      "   "
+      "0\n";
+  const BenchmarkLog log = parse_nccl_tests(
+      "log", kHeader + row + "node0:10000:10020 [2] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/IPC" + row);
+  REQUIRE(log.rows() == 2);
+  CHECK(log.runs[0].rows[1].in_place->time_us == 27.49);
+  CHECK(log.runs[0].variables.at("channels") == "P2P 1");
 }
 
 TEST_CASE("prefixes of srun and mpirun and pdsh are taken off") {
