@@ -28,14 +28,18 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
       out.known[i] = stage;
     }
     const double n = shape.groups[i].count;
-    times.forward_sum += stage.forward * n;
-    times.backward_sum += stage.backward * n;
-    times.weight_sum += stage.weight * n;
-    if (stage.forward + stage.backward > times.slowest) {
-      times.slowest = stage.forward + stage.backward;
-      times.slowest_forward = stage.forward;
-      times.slowest_backward = stage.backward;
-      times.slowest_weight = stage.weight;
+    // A micro-batch goes through one of the copies.
+    const Seconds forward = stage.forward / shape.copies;
+    const Seconds backward = stage.backward / shape.copies;
+    const Seconds weight = stage.weight / shape.copies;
+    times.forward_sum += forward * n;
+    times.backward_sum += backward * n;
+    times.weight_sum += weight * n;
+    if (forward + backward > times.slowest) {
+      times.slowest = forward + backward;
+      times.slowest_forward = forward;
+      times.slowest_backward = backward;
+      times.slowest_weight = weight;
     }
   }
   out.slowest = times.slowest;
@@ -71,7 +75,8 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
                  const PipelineShape& shape, const PipelineCosts& pipeline,
                  std::span<const ShardingLaws> all_sharding) {
   const auto& training = job.training;
-  const double micro_batches = pipeline.micro_batches;
+  const double all_micro_batches = pipeline.micro_batches;
+  const double micro_batches = all_micro_batches / shape.copies;  // that each chunk of a rank sees
 
   Estimate out;
   Seconds last_end(-1);
@@ -137,15 +142,15 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
       s.optimizer = optimizer;
       s.offload = offload;
     }
-    const auto memory = stage_memory(on, layout, costs, group, stage, groups, micro_batches);
+    const auto memory = stage_memory(on, layout, costs, group, stage, groups, all_micro_batches);
     const double share = memory.total.raw() / memory.at.capacity.raw();
     if (share > fullest) {
       fullest = share;
       out.memory = memory.at;
     }
   }
-  out.step.lower_bound = pipeline.slowest * micro_batches;
-  const double layers_flops_scale = micro_batches / layout.pp;
+  out.step.lower_bound = pipeline.slowest * all_micro_batches;
+  const double layers_flops_scale = all_micro_batches / layout.pp;
   const int moe_layers = job.moe() ? job.moe_before.back() : 0;
   const auto& costs = all_costs.front();
   out.step.model_flops = (costs.model_flops_dense * static_cast<double>(job.model.layers - moe_layers) +
@@ -159,7 +164,8 @@ Estimate estimate(const Job& job, const Layout& layout) {
   if (stages_keep_to_parts(job, layout)) {
     return mixed_estimate(job, layout);
   }
-  return combine(job, layout, layer_costs(job, layer_key(layout)), pipeline_shape(job, layout.pp, layout.vpp));
+  return combine(job, layout, layer_costs(job, layer_key(layout)),
+                 pipeline_shape(job, layout.pp, layout.vpp, layout.schedule));
 }
 
 Fits verdict(const MemoryEstimate& memory, double headroom) {

@@ -6,6 +6,14 @@
 
 namespace tpplan {
 
+int chunks_of(Schedule schedule, int vpp) {
+  return schedule == Schedule::zb_v || schedule == Schedule::dualpipe ? 2 : vpp;
+}
+
+int depth_of(Schedule schedule, int pp, int vpp) {
+  return schedule == Schedule::dualpipe ? pp : pp * chunks_of(schedule, vpp);
+}
+
 double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches) {
   const double p = pp;
   const double v = vpp;
@@ -21,12 +29,12 @@ double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batc
     case Schedule::zb_1p:
     case Schedule::zb_v:
       return std::min(p, micro_batches);
-    case Schedule::zb_h2:
-      return std::min(2 * (p - r) - 1, micro_batches);
+    case Schedule::zb_h2:  // what weight gradients left for later keep makes all ranks alike
     case Schedule::zb_2p:
       return std::min(2 * p - 1, micro_batches);
     case Schedule::dualpipe:
-      return std::min(p + 1, micro_batches);
+      // p + 1 chunks; a micro-batch fills one of the rank's two.
+      return std::min(p + 1, micro_batches) / 2;
     default:
       return std::min(p - r, micro_batches);
   }
@@ -88,37 +96,60 @@ std::vector<int> layers_by_cost(const Job& job, int stages) {
 
 }  // namespace
 
-PipelineShape pipeline_shape(const Job& job, int pp, int vpp) {
+std::vector<StageContent> stage_contents(const Job& job, int ranks, int depth) {
+  const int layers = job.model.layers;
+  const auto by_cost =
+      job.training.framework == Framework::nanotron && job.training.layers_per_stage.empty() && ranks > 1
+          ? layers_by_cost(job, depth)
+          : std::vector<int>{};
+  const auto& given = by_cost.empty() ? job.training.layers_per_stage : by_cost;
+  const auto size = static_cast<int>(given.size());
+  std::vector<StageContent> contents(static_cast<std::size_t>(depth));
+  int begin = 0;
+  for (int stage = 0; stage < depth; ++stage) {
+    int count = 0;
+    if (size == depth) {
+      count = given[static_cast<std::size_t>(stage)];
+    } else if (size == ranks) {
+      count = stage_layers(given[static_cast<std::size_t>(stage % ranks)], depth / ranks, stage / ranks);
+    } else {
+      count = stage_layers(layers, depth, stage);
+    }
+    const int end = std::min(layers, begin + count);
+    auto& content = contents[static_cast<std::size_t>(stage)];
+    content.moe = job.moe_in(begin, end);
+    content.dense = end - begin - content.moe;
+    begin = end;
+  }
+  contents.front().embedding = true;
+  contents.back().head = true;
+  return contents;
+}
+
+PipelineShape pipeline_shape(const Job& job, int pp, int vpp, Schedule schedule) {
   PipelineShape shape;
   shape.pp = pp;
   shape.vpp = vpp;
-  const int layers = job.model.layers;
-  const int virtual_stages = pp * vpp;
-  const auto by_cost = job.training.framework == Framework::nanotron && job.training.layers_per_stage.empty() && pp > 1
-                           ? layers_by_cost(job, virtual_stages)
-                           : std::vector<int>{};
-  const auto& given = by_cost.empty() ? job.training.layers_per_stage : by_cost;
-  const bool by_user = static_cast<int>(given.size()) == pp || static_cast<int>(given.size()) == virtual_stages;
+  shape.copies = schedule == Schedule::dualpipe ? 2 : 1;
+  shape.down_and_up = schedule == Schedule::zb_v;
+  const int depth = depth_of(schedule, pp, vpp);
+  const auto contents = stage_contents(job, pp, depth);
   std::vector<StageContent> ranks(static_cast<std::size_t>(pp));
-  int begin = 0;
-  for (int stage = 0; stage < virtual_stages; ++stage) {
-    int count = 0;
-    if (by_user && static_cast<int>(given.size()) == virtual_stages) {
-      count = given[static_cast<std::size_t>(stage)];
-    } else if (by_user) {
-      count = stage_layers(given[static_cast<std::size_t>(stage % pp)], vpp, stage / pp);
-    } else {
-      count = stage_layers(layers, virtual_stages, stage);
+  const auto add = [&ranks](int rank, const StageContent& content) {
+    auto& sum = ranks[static_cast<std::size_t>(rank)];
+    sum.dense += content.dense;
+    sum.moe += content.moe;
+    sum.embedding = sum.embedding || content.embedding;
+    sum.head = sum.head || content.head;
+  };
+  for (int stage = 0; stage < depth; ++stage) {
+    const auto& content = contents[static_cast<std::size_t>(stage)];
+    const bool upwards = shape.down_and_up && stage >= pp;
+    add(upwards ? 2 * pp - 1 - stage : stage % pp, content);
+    if (schedule == Schedule::dualpipe) {
+      add(pp - 1 - stage, content);
     }
-    const int end = std::min(layers, begin + count);
-    auto& rank = ranks[static_cast<std::size_t>(stage % pp)];
-    const int moe = job.moe_in(begin, end);
-    rank.moe += moe;
-    rank.dense += end - begin - moe;
-    begin = end;
   }
-  ranks.front().embedding = true;
-  ranks.back().head = true;
   for (int rank = 0; rank < pp; ++rank) {
     const auto& content = ranks[static_cast<std::size_t>(rank)];
     shape.layers_per_stage.push_back(content.dense + content.moe);
@@ -134,7 +165,8 @@ PipelineShape pipeline_shape(const Job& job, int pp, int vpp) {
 }
 
 PipelineShape pipeline_shape(const Job& job, const Layout& layout) {
-  return stages_keep_to_parts(job, layout) ? mixed_shape(job, layout) : pipeline_shape(job, layout.pp, layout.vpp);
+  return stages_keep_to_parts(job, layout) ? mixed_shape(job, layout)
+                                           : pipeline_shape(job, layout.pp, layout.vpp, layout.schedule);
 }
 
 }  // namespace tpplan

@@ -4,6 +4,15 @@
 
 namespace tpplan {
 
+/// Layers of every stage that a micro-batch goes through, `depth` stages on `ranks` ranks.
+std::vector<StageContent> stage_contents(const Job& job, int ranks, int depth);
+
+/// Chunks of layers that a rank's content consists of.
+int chunks_of(Schedule schedule, int vpp);
+
+/// Stages that one micro-batch goes through.
+int depth_of(Schedule schedule, int pp, int vpp);
+
 /// Micro-batches (in units of all layers of the rank) whose activations rank r holds at once.
 double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches);
 

@@ -446,7 +446,7 @@ std::vector<ExplainedTerm> explained_time(const Job& job, const Plan& plan, int&
   const PipelineShape shape = pipeline_shape(job, layout);
   const double count =
       static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
-  const StageGroup& group = group_of(job, layout, shape, step, count);
+  const StageGroup& group = group_of(job, layout, shape, step, count / shape.copies);
   last_stage = group.first_rank;
   const Job& on = job.part(group.part);
   const Context context = context_of(job, layout, group);

@@ -197,13 +197,16 @@ LayoutSpace layout_space(const Job& job, const SearchSpace& space) {
   for (const int pp : values_or(pp_choice, world_divisors)) {
     for (LayoutSpace::Pipeline pipeline : open_pipelines(job, space, pp)) {
       pipeline.shape = result.shapes.size();
+      const double copies = pipeline.schedule == Schedule::dualpipe ? 2 : 1;
+      const bool down_and_up = pipeline.schedule == Schedule::zb_v;
       const auto same = std::find_if(result.shapes.begin(), result.shapes.end(), [&](const PipelineShape& shape) {
-        return shape.pp == pipeline.pp && shape.vpp == pipeline.vpp;
+        return shape.pp == pipeline.pp && shape.vpp == pipeline.vpp && shape.copies == copies &&
+               shape.down_and_up == down_and_up;
       });
       if (same != result.shapes.end()) {
         pipeline.shape = static_cast<std::size_t>(same - result.shapes.begin());
       } else if (stages_are_given(job, pipeline.pp, pipeline.vpp)) {
-        result.shapes.push_back(pipeline_shape(job, pipeline.pp, pipeline.vpp));
+        result.shapes.push_back(pipeline_shape(job, pipeline.pp, pipeline.vpp, pipeline.schedule));
       } else {
         result.shapes.push_back({pipeline.pp, pipeline.vpp, {}, {}});
       }

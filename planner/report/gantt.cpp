@@ -26,7 +26,8 @@ std::size_t letter_of(const SimulatedOperation& operation) {
 }
 
 bool drawn(const SimulatedOperation& operation) {
-  return operation.kind != SimulatedKind::transfer && operation.kind != SimulatedKind::wait;
+  return operation.kind == SimulatedKind::pass || operation.kind == SimulatedKind::gather ||
+         operation.kind == SimulatedKind::reduce || operation.kind == SimulatedKind::optimizer;
 }
 
 }  // namespace
