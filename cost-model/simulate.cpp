@@ -459,7 +459,9 @@ void Simulator::Work::add_passes(int r) {
     for (std::size_t k = i; k < i + (pair ? 2 : 1); ++k) {
       add_transfer(r, passes[k]);
     }
-    add_copy(r, i);
+    for (std::size_t k = i; k < i + (pair ? 2 : 1); ++k) {
+      add_copy(r, k);
+    }
     i += pair ? 1 : 0;
   }
 }

@@ -351,14 +351,17 @@ void LayoutScan::price(const Layout& layout, const Estimate& estimate) {
     return;
   }
   ++stats_.ranked;
-  keep(objective_ == Objective::memory ? Ranked{bytes, seconds, layout} : Ranked{seconds, bytes, layout});
+  const double bound = estimate.step.lower_bound.raw();
+  keep(objective_ == Objective::memory ? Ranked{bytes, seconds, layout, bound} : Ranked{seconds, bytes, layout, bound});
 }
 
 void LayoutScan::keep(const Ranked& candidate) {
   if (heap_.size() == top_k_) {
     if (top_k_ == 0 || !(candidate < heap_.front())) {
+      left_out_bound_ = std::min(left_out_bound_, candidate.lower_bound);
       return;
     }
+    left_out_bound_ = std::min(left_out_bound_, heap_.front().lower_bound);
     std::pop_heap(heap_.begin(), heap_.end());
     heap_.pop_back();
   }
@@ -373,6 +376,7 @@ void LayoutScan::merge(const LayoutScan& other) {
   }
   stats_.out_of_memory += other.stats_.out_of_memory;
   stats_.ranked += other.stats_.ranked;
+  left_out_bound_ = std::min(left_out_bound_, other.left_out_bound_);
   for (const Ranked& candidate : other.heap_) {
     keep(candidate);
   }

@@ -164,7 +164,6 @@ TEST_CASE("coupled lanes cost the longer plus a share of the shorter") {
     for (const auto& [compute, traffic] :
          {std::pair{10.0, 4.0}, std::pair{4.0, 10.0}, std::pair{5.0, 5.0}, std::pair{7.0, 0.0}}) {
       CAPTURE(share);
-      CAPTURE(compute);
       LaneEngine engine;
       const Index passes = engine.add_lane();
       const Index background = engine.add_lane();
