@@ -6,6 +6,7 @@
 #include "cost-model/layer_sizes.h"
 #include "cost-model/mixed.h"
 #include "cost-model/pipeline.h"
+#include "cost-model/schedules.h"
 #include "cost-model/stage_cost.h"
 
 namespace tpplan {
@@ -43,6 +44,7 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
     }
   }
   out.slowest = times.slowest;
+  times.weight_share = costs.front().weight_share;
   out.span = pipeline_time(layout.schedule, layout.pp, layout.vpp, out.micro_batches, times);
   if (layout.pp == 1) {
     return out;
@@ -55,9 +57,16 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
   }
   const bool overlapped =
       layout.schedule == Schedule::interleaved && switched_on(job.training.overlap_pp, profile.pp_overlap_default);
-  const double per_micro_batch =
-      overlapped ? profile.pp_exposed_overlapped * layout.vpp : profile.pp_exposed_transfers * layout.vpp;
-  out.transfers = hop * (per_micro_batch * out.micro_batches + 2.0 * (layout.pp - 1));
+  if (row_of(layout.schedule).splits_backward && layout.schedule != Schedule::dualpipe) {
+    // Weight gradients stand in for the waits that the order of passes brings about; further ones stay.
+    times.transfer = hop;
+    out.transfers = pipeline_time(layout.schedule, layout.pp, layout.vpp, out.micro_batches, times) - out.span +
+                    hop * (std::max(0.0, profile.pp_exposed_transfers - 2) * out.micro_batches);
+  } else {
+    const double per_micro_batch =
+        (overlapped ? profile.pp_exposed_overlapped : profile.pp_exposed_transfers) * layout.vpp;
+    out.transfers = hop * (per_micro_batch * out.micro_batches + 2.0 * (layout.pp - 1));
+  }
   if (job.model.tied_embeddings) {
     out.tied_reduction = transfers.ends.time(Bytes(costs.front().embedding_params * profile.gradient_wire_bytes));
   }

@@ -20,10 +20,13 @@ double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batc
 struct PipelineTimes {
   Seconds forward_sum, backward_sum, weight_sum;  ///< over stages, per micro-batch; backward includes the weight part
   Seconds slowest, slowest_forward, slowest_backward, slowest_weight;
+  Seconds transfer;         ///< from a stage to the next; counted for schedules that split the backward pass alone
+  double weight_share = 1;  ///< PipelineSchedule::weight_share
 };
 
-/// Time from the first forward pass to the last backward pass of a step, without transfers: closed form per schedule,
-/// exact for equal stages.
+/// Time from the first to the last pass of a step, closed form per schedule, exact for equal stages. Of schedules that
+/// split the backward pass it is the longest such time of any rank, since the next step starts on a rank as soon as the
+/// rank is free, and transfers count; of the others of all ranks together, without transfers.
 Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, const PipelineTimes& t);
 
 }  // namespace tpplan

@@ -58,6 +58,7 @@ const SimulatedStep& Simulator::Work::run(const Job& job, const Layout& layout, 
   silent_ = 0;
   step_.operations.clear();
   step_.parts.clear();
+  hop_ = hop();
   choose_schedule(given);
   prepare_stages();
   prepare_ranks();
@@ -69,16 +70,43 @@ const SimulatedStep& Simulator::Work::run(const Job& job, const Layout& layout, 
   }
   add_arrivals();
   add_ends();
-  const double end = engine_.run();
-  step_.makespan = end + job.profile.step_fixed_s;
+  end_ = engine_.run();
+  step_.makespan = period() + job.profile.step_fixed_s;
   step_.events = engine_.events() - 2 * silent_;
   tell();
   return step_;
 }
 
+/// Clipping needs the norm of all gradients, so that every rank waits for all; zero-bubble schedules check the norm
+/// afterwards (arXiv 2401.10241 section 4).
+bool Simulator::Work::waits_for_norm() const {
+  return !row_of(layout_->schedule).splits_backward || layout_->schedule == Schedule::dualpipe;
+}
+
+/// Time from one step to the next. Where the ranks do not wait for each other at the end, the next step starts on each
+/// as soon as that rank is free: the rank that takes longest decides, its gather before the first pass included.
+double Simulator::Work::period() const {
+  if (waits_for_norm()) {
+    return end_;
+  }
+  double longest = 0;
+  for (const auto& rank : ranks_) {
+    double end = 0;
+    for (const Index lane : {rank.passes, rank.background, rank.copies}) {
+      for (const auto& operation : engine_.operations(lane)) {
+        end = std::max(end, operation.end);
+      }
+    }
+    const double begin = engine_.operations(rank.passes)[rank.begins.front()].start - rank.times.gather.raw();
+    longest = std::max(longest, end - std::max(0.0, begin));
+  }
+  return longest;
+}
+
 void Simulator::Work::choose_schedule(const PipelineSchedule* given) {
   if (given != nullptr) {
     step_.schedule = *given;
+    step_.schedule.weight_share = costs_.front().weight_share;
     schedule_known_ = false;
   } else {
     ScheduleRequest request;
@@ -88,12 +116,16 @@ void Simulator::Work::choose_schedule(const PipelineSchedule* given) {
     const auto contents = stage_contents(*job_, layout_->pp, layout_->pp);
     const auto middle = stage_costs(costs_.front(), contents[static_cast<std::size_t>(layout_->pp / 2)]);
     if (row_of(layout_->schedule).splits_backward) {
-      request.times = {middle.forward.raw(), (middle.backward - middle.weight).raw(), middle.weight.raw()};
+      const double chunks = chunks_of(layout_->schedule, 1);
+      request.times = {middle.forward.raw() / chunks, (middle.backward - middle.weight).raw() / chunks,
+                       middle.weight.raw() / chunks, (hop_.latency + hop_.bytes / hop_.bandwidth).raw()};
+      request.weight_share = costs_.front().weight_share;
     }
     const auto same = [](const ScheduleRequest& a, const ScheduleRequest& b) {
       return a.ranks == b.ranks && a.chunks == b.chunks && a.micro_batches == b.micro_batches &&
              a.times.forward == b.times.forward && a.times.backward == b.times.backward &&
-             a.times.weight == b.times.weight;
+             a.times.weight == b.times.weight && a.times.transfer == b.times.transfer &&
+             a.weight_share == b.weight_share;
     };
     if (!schedule_known_ || last_schedule_ != layout_->schedule || !same(request, last_request_)) {
       step_.schedule = make_schedule(layout_->schedule, request);
@@ -213,7 +245,6 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
 void Simulator::Work::prepare_ranks() {
   const auto& schedule = step_.schedule;
   const auto groups = data_groups(job_of(0), *layout_);
-  hop_ = hop();
   fsdp_ = layout_->zero >= 3 && groups.dense_shard.ranks > 1;
   every_micro_batch_ = fsdp_ ? job_->profile.unsynced_gradients < 0.5 : layout_->zero == 2;
   const double share = fsdp_ ? job_->profile.fsdp_overlap_cost : job_->profile.dp_overlap_cost;
@@ -650,10 +681,9 @@ void Simulator::Work::add_reduction(int r) {
   }
 }
 
-/// Optimizer steps. Clipping needs the norm of all gradients, so that every rank waits for all; zero-bubble schedules
-/// check the norm afterwards (arXiv 2401.10241 section 4).
+/// Optimizer steps.
 void Simulator::Work::add_ends() {
-  const bool norm = !row_of(layout_->schedule).splits_backward || layout_->schedule == Schedule::dualpipe;
+  const bool norm = waits_for_norm();
   // Both ends of the pipeline reduce the matrix they share when both are ready.
   std::vector<int> ends;
   for (int r = 0; r < layout_->pp; ++r) {

@@ -1,6 +1,8 @@
 #include "cost-model/simulate_memory.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 namespace tpplan {
 namespace {
@@ -54,8 +56,6 @@ class Ledger {
   Bytes most_ = Bytes(-1);
 };
 
-bool ends_backward(PassKind kind) { return kind == PassKind::weight || kind == PassKind::whole_backward; }
-
 }  // namespace
 
 void follow_memory(const PipelineSchedule& schedule, int r, const std::vector<PassTime>& times,
@@ -65,12 +65,15 @@ void follow_memory(const PipelineSchedule& schedule, int r, const std::vector<Pa
   Ledger ledger(tensors, rank);
   auto& now = ledger.now();
   const double chunks = schedule.chunks;
-  int held = 0;
+  double held = 0;
   Bytes kept(0);
-  const auto hold = [&](const Pass& pass, int sign) {
-    held += sign;
-    rank.most_held = std::max(rank.most_held, held);
-    kept += rank.chunk_activations[static_cast<std::size_t>(pass.chunk)] * static_cast<double>(sign);
+  const double share = schedule.weight_share;
+  const std::array<double, 4> change{1, share - 1, -share, -1};  // of what is held, by kind of pass
+  const auto hold = [&](const Pass& pass) {
+    const double part = change[static_cast<std::size_t>(pass.kind)];
+    held += part;
+    rank.most_held = std::max(rank.most_held, static_cast<int>(std::ceil(held - 1e-6)));
+    kept += rank.chunk_activations[static_cast<std::size_t>(pass.chunk)] * part;
     now.activations = offloaded ? Bytes(0) : kept;
     now.communication = tensors.buffer * (held / chunks);
   };
@@ -87,7 +90,7 @@ void follow_memory(const PipelineSchedule& schedule, int r, const std::vector<Pa
     }
     for (std::size_t k = i; k < i + together; ++k) {
       if (passes[k].kind == PassKind::forward && beside) {
-        hold(passes[k], 1);
+        hold(passes[k]);
         ledger.note_kept(start, kept);
         ledger.note(start, 4, passes[k]);
       }
@@ -111,7 +114,7 @@ void follow_memory(const PipelineSchedule& schedule, int r, const std::vector<Pa
       const auto& content = stages[static_cast<std::size_t>(stage_of(pass))];
       if (pass.kind == PassKind::forward) {
         if (!beside) {
-          hold(pass, 1);
+          hold(pass);
           ledger.note_kept(end, kept);
         }
         if (stage_of(pass) + 1 == schedule.depth()) {
@@ -125,8 +128,8 @@ void follow_memory(const PipelineSchedule& schedule, int r, const std::vector<Pa
         } else if (!beside) {
           ledger.note(end, 4, pass);
         }
-      } else if (ends_backward(pass.kind)) {
-        hold(pass, -1);
+      } else {
+        hold(pass);
         if (content.embedding || content.head) {
           now.gathered = tensors.embedding_gradient;
         }

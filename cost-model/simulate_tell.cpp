@@ -23,8 +23,8 @@ void Simulator::Work::tell() {
       fixed.kind = SimulatedKind::host;
       fixed.stream = StreamKind::host;
       fixed.rank = r;
-      fixed.start = step_.makespan - job_->profile.step_fixed_s;
-      fixed.end = step_.makespan;
+      fixed.start = end_;
+      fixed.end = end_ + job_->profile.step_fixed_s;
       step_.operations.push_back(fixed);
     }
     follow_memory(step_.schedule, r, pass_times_, rank.tensors, contents_, layout_->offload == Offload::activations,

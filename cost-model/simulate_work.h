@@ -75,6 +75,8 @@ class Simulator::Work {
     [[nodiscard]] int pieces() const { return layers() + (content.embedding ? 1 : 0) + (content.head ? 1 : 0); }
   };
 
+  [[nodiscard]] bool waits_for_norm() const;
+  [[nodiscard]] double period() const;
   void choose_schedule(const PipelineSchedule* given);
   void prepare_stages();
   void prepare_ranks();
@@ -122,6 +124,7 @@ class Simulator::Work {
   bool fsdp_ = false;
   bool every_micro_batch_ = false;  ///< gradients are reduced after each
   Hop hop_;
+  double end_ = 0;  ///< of the last operation
   LaneEngine engine_;
   std::vector<Stage> stages_;
   std::vector<StageContent> contents_;
