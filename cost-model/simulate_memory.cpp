@@ -130,7 +130,7 @@ void follow_memory(const PipelineSchedule& schedule, int r, const std::vector<Pa
         }
       } else {
         hold(pass);
-        if (content.embedding || content.head) {
+        if (pass.kind != PassKind::backward && (content.embedding || content.head)) {
           now.gathered = tensors.embedding_gradient;
         }
         ledger.note(end, 2, pass);

@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 #include <ostream>
+#include <string_view>
 #include <vector>
 
 #include "cost-model/simulate.h"
 #include "planner/inputs.h"
-#include "planner/report/gantt.h"
+#include "planner/report/gantt_svg.h"
 #include "planner/report/json_writer.h"
 #include "planner/report/output.h"
 #include "planner/report/plan_report.h"
+#include "planner/report/replay_report.h"
 #include "planner/report/terminal.h"
 #include "planner/report/text_table.h"
 #include "planner/report/trace.h"
@@ -28,6 +31,7 @@ struct Simulated {
   const Job& job;
   const Plan& plan;
   std::string what_if;
+  TimeWindow window;      ///< to draw
   SimulatedStep planned;  ///< without the what-if
   SimulatedStep step;
 };
@@ -105,7 +109,7 @@ std::string simulation_table(const Simulated& simulated, const Terminal& termina
       });
   text += "fullest: " + peak_text(step, *fullest) + "\n";
   text += "idle: share of the time until the last pass ends in which the stage runs none\n\n";
-  return text + text_gantt(step, terminal.width);
+  return text + text_gantt(step, terminal.width, simulated.window);
 }
 
 std::string simulation_json(const Simulated& simulated) {
@@ -142,13 +146,81 @@ std::string simulation_json(const Simulated& simulated) {
 
 }  // namespace
 
+namespace {
+
+/// The order of passes of --schedule FILE, checked against the layout. Throws SpecError or UsageError.
+std::optional<PipelineSchedule> given_schedule(const PlannerOptions& options, const Job& job, const Layout& layout) {
+  if (options.schedule_file.empty()) {
+    return std::nullopt;
+  }
+  PipelineSchedule schedule = load_schedule(options.schedule_file);
+  std::vector<std::string> problems;
+  const auto compare = [&](std::string_view what, std::int64_t ordered, std::string_view key, std::int64_t planned) {
+    if (ordered != planned) {
+      problems.push_back(options.schedule_file + " orders " + std::to_string(ordered) + " " + std::string(what) +
+                         ", the layout has " + std::string(key) + " " + std::to_string(planned));
+    }
+  };
+  compare("pipeline ranks", schedule.size(), "pp", layout.pp);
+  compare("micro-batches", schedule.micro_batches, "micro-batches",
+          job.training.global_batch / (std::int64_t{layout.dp} * layout.micro_batch));
+  if (schedule.placement == StagePlacement::looped) {
+    compare("chunks per rank", schedule.chunks, "vpp", layout.vpp);
+  }
+  if (!problems.empty()) {
+    throw UsageError(problems, "simulate");
+  }
+  return schedule;
+}
+
+TimeWindow window_of(const PlannerOptions& options, const SimulatedStep& step) {
+  const TimeRange range = options.window.value_or(TimeRange{});
+  const double end = end_of(step);
+  return {range.from_share ? range.from * end : range.from, range.to_share ? range.to * end : range.to};
+}
+
+bool wants_drawing(const PlannerOptions& options) {
+  constexpr std::string_view kSuffix = ".svg";
+  const std::string& name = options.output;
+  return !options.format && name.size() > kSuffix.size() &&
+         name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) == 0;
+}
+
+/// Compares a trace instead of drawing the step.
+int run_replay(const PlannerOptions& options, const Job& job, const Layout& layout, std::ostream& out,
+               std::ostream& err) {
+  const KinetoTrace trace = read_kineto(options.replay);
+  if (trace.world > 0 && trace.world != job.cluster.gpus()) {
+    err << "tpplan: warning: the trace is of " << trace.world << " GPUs, the cluster has " << job.cluster.gpus()
+        << "\n";
+  }
+  const Replay replay{trace, totals_of(trace), simulated_totals(job, layout, trace.rank)};
+  if (chosen_format(options) == OutputFormat::json) {
+    JsonWriter json;
+    json.begin_object();
+    json.field("schema_version", kSchemaVersion);
+    write_replay(json, replay);
+    json.end_object();
+    write_result(options, json.text(), out);
+  } else {
+    const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
+    write_result(options, replay_table(replay, terminal), out);
+  }
+  return 0;
+}
+
+}  // namespace
+
 int run_simulate(const PlannerOptions& options, std::ostream& out, std::ostream& err) {
   std::vector<Assumption> assumed;
   std::string file_warnings;
   Job job = job_from(options, &assumed, &file_warnings);
   err << file_warnings;
   const int world = job.cluster.gpus();
-  const Layout layout = parse_layout(options.layout, world, usual_layout(job), &job.training.layers_per_stage);
+  Layout layout = parse_layout(options.layout, world, usual_layout(job), &job.training.layers_per_stage);
+  if (!options.space.schedules.empty()) {
+    layout.schedule = options.space.schedules.front();
+  }
   const Perturbation perturbation = parse_what_if(options.what_if, world);
   const auto broken = broken_rules(job, layout);
   if (!broken.empty()) {
@@ -159,19 +231,27 @@ int run_simulate(const PlannerOptions& options, std::ostream& out, std::ostream&
     err << "tpplan: this layout cannot run; tpplan explain says more\n";
     return 1;
   }
+  if (!options.replay.empty()) {
+    return run_replay(options, job, layout, out, err);
+  }
+  const auto given = given_schedule(options, job, layout);
+  const PipelineSchedule* schedule = given ? &*given : nullptr;
   const Plan plan = plan_of(job, layout);
-  Simulated simulated{job, plan, options.what_if, simulate(job, layout), {}};
-  simulated.step = options.what_if.empty() ? simulated.planned : simulate(job, layout, perturbation);
+  Simulated simulated{job, plan, options.what_if, {}, simulate(job, layout, {}, schedule), {}};
+  simulated.step = options.what_if.empty() ? simulated.planned : simulate(job, layout, perturbation, schedule);
+  simulated.window = window_of(options, simulated.step);
   const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
   if (!options.trace.empty()) {
     std::string note;
     write_file(options.trace, chrome_trace(simulated.step, note));
     err << note;
   }
-  write_result(
-      options,
-      chosen_format(options) == OutputFormat::json ? simulation_json(simulated) : simulation_table(simulated, terminal),
-      out);
+  if (wants_drawing(options)) {
+    write_result(options, gantt_svg(simulated.step, to_text(layout), simulated.window), out);
+  } else {
+    const bool json = chosen_format(options) == OutputFormat::json;
+    write_result(options, json ? simulation_json(simulated) : simulation_table(simulated, terminal), out);
+  }
   if (plan.fits == Fits::no) {
     err << "tpplan: warning: this layout does not fit into the GPUs' memory; tpplan explain says what would\n";
     return 1;
