@@ -18,31 +18,20 @@ class WeightPlacement {
     const auto cells = static_cast<std::size_t>(schedule.depth()) * static_cast<std::size_t>(schedule.micro_batches);
     forward_end_.assign(cells, kNever);
     backward_end_.assign(cells, kNever);
+    starts_.assign(ranks_.size(), kNever);
   }
 
   /// Longest time between a rank's first and last pass; infinity where the ranks wait for each other.
   double run() {
-    for (std::size_t r = earliest(); r < ranks_.size(); r = earliest()) {
-      Rank& rank = ranks_[r];
-      const Pass& pass = schedule_.ranks[r][rank.next];
-      const double ready = ready_at(r, pass);
-      const bool forward = pass.kind == PassKind::forward;
-      while (forward && rank.held + 1 > most_held_ + kClose && !rank.waiting_done()) {
-        add_weight(r);
+    const std::size_t size = ranks_.size();
+    for (std::size_t r = 0; r < size; ++r) {
+      look_at(r);
+    }
+    for (std::size_t r = earliest(); r < size; r = earliest()) {
+      run_next(r);
+      for (const std::size_t neighbour : {r, (r + 1) % size, (r + size - 1) % size}) {
+        look_at(neighbour);
       }
-      fill_gap(r, ready);
-      ++rank.next;
-      if (pass.kind == PassKind::weight) {
-        add(r, pass, 0, request_.times.weight);
-        continue;
-      }
-      const double end = add(r, pass, ready, forward ? request_.times.forward : request_.times.backward);
-      rank.held += forward ? 1 : request_.weight_share - 1;
-      if (!forward && places_) {
-        rank.waiting.push_back({PassKind::weight, pass.micro_batch, pass.chunk, false});
-      }
-      const int stage = schedule_.stage_of(static_cast<int>(r), pass.chunk);
-      (forward ? forward_end_ : backward_end_)[cell(stage, pass)] = end;
     }
     double most = 0;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -66,6 +55,29 @@ class WeightPlacement {
     [[nodiscard]] bool waiting_done() const { return weights == waiting.size(); }
   };
 
+  void run_next(std::size_t r) {
+    Rank& rank = ranks_[r];
+    const Pass& pass = schedule_.ranks[r][rank.next];
+    const double ready = ready_at(r, pass);
+    const bool forward = pass.kind == PassKind::forward;
+    while (forward && rank.held + 1 > most_held_ + kClose && !rank.waiting_done()) {
+      add_weight(r);
+    }
+    fill_gap(r, ready);
+    ++rank.next;
+    if (pass.kind == PassKind::weight) {
+      add(r, pass, 0, request_.times.weight);
+      return;
+    }
+    const double end = add(r, pass, ready, forward ? request_.times.forward : request_.times.backward);
+    rank.held += forward ? 1 : request_.weight_share - 1;
+    if (!forward && places_) {
+      rank.waiting.push_back({PassKind::weight, pass.micro_batch, pass.chunk, false});
+    }
+    const int stage = schedule_.stage_of(static_cast<int>(r), pass.chunk);
+    (forward ? forward_end_ : backward_end_)[cell(stage, pass)] = end;
+  }
+
   [[nodiscard]] std::size_t cell(int stage, const Pass& pass) const {
     return static_cast<std::size_t>(stage) * static_cast<std::size_t>(schedule_.micro_batches) +
            static_cast<std::size_t>(pass.micro_batch);
@@ -85,18 +97,13 @@ class WeightPlacement {
   }
   /// The rank whose next pass can start first.
   [[nodiscard]] std::size_t earliest() const {
-    std::size_t best = ranks_.size();
-    double start = kNever;
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      if (ranks_[r].next < schedule_.ranks[r].size()) {
-        const double at = std::max(ranks_[r].free_at, ready_at(r, schedule_.ranks[r][ranks_[r].next]));
-        if (at < start) {
-          start = at;
-          best = r;
-        }
-      }
-    }
-    return best;
+    const auto first = std::min_element(starts_.begin(), starts_.end());
+    return *first < kNever ? static_cast<std::size_t>(first - starts_.begin()) : ranks_.size();
+  }
+  /// Works out again when a rank's next pass can start.
+  void look_at(std::size_t r) {
+    const bool left = ranks_[r].next < schedule_.ranks[r].size();
+    starts_[r] = left ? std::max(ranks_[r].free_at, ready_at(r, schedule_.ranks[r][ranks_[r].next])) : kNever;
   }
 
   double add(std::size_t r, const Pass& pass, double ready, double time) {
@@ -135,7 +142,8 @@ class WeightPlacement {
   double most_held_;
   std::vector<Rank> ranks_;
   std::vector<double> forward_end_, backward_end_;
-  double most_idle_ = 0;  ///< of any rank
+  std::vector<double> starts_;  ///< of the next pass of each rank
+  double most_idle_ = 0;        ///< of any rank
 };
 
 }  // namespace
