@@ -129,8 +129,9 @@ double place_weights(const ScheduleRequest& request, PipelineSchedule& schedule,
 /// Longest time between a rank's first and last pass, which is what a step costs when nothing joins the ranks between
 /// steps; infinity when the ranks wait for each other.
 double longest_rank(const ScheduleRequest& request, const PipelineSchedule& schedule);
-/// ZB-V: its fixed phases, which leave no gap when F, B and W take equal times, or the same with other places for W, or
-/// an order found by ranks that never wait while a B or F is ready, whichever is best in the given times.
+/// ZB-V: its fixed phases, which leave no gap when F, B and W take equal times, or the same with other places for W,
+/// whichever is better in the given times. Fewer than 2 p micro-batches are ordered by ranks that never wait while a B
+/// or F is ready.
 void fill_v_shape(const ScheduleRequest& request, PipelineSchedule& schedule);
 /// DualPipe's eight phases.
 void fill_dualpipe(const ScheduleRequest& request, PipelineSchedule& schedule);

@@ -243,27 +243,21 @@ void fill_v_phases(const ScheduleRequest& request, PipelineSchedule& schedule) {
 
 void fill_v_shape(const ScheduleRequest& request, PipelineSchedule& schedule) {
   const int most_held = 2 * request.ranks;
-  // How far chunk 0 runs ahead of chunk 1: the way down and up again below the rank.
-  const auto ahead = [](int ranks, int rank) { return 2 * (ranks - rank) - 1; };
-  ScheduleRequest no_weights = request;
-  no_weights.times.weight = 0;
-  PipelineSchedule best = schedule;
-  Planner(no_weights, best, ahead, most_held).run();
-  double least = place_weights(request, best, most_held);
-  const auto offer = [&](PipelineSchedule& other, double cost) {
-    if (cost <= least) {
-      least = cost;
-      best = other;
-    }
-  };
-  if (request.micro_batches >= 2 * request.ranks) {
-    PipelineSchedule phases = schedule;
-    fill_v_phases(request, phases);
-    offer(phases, longest_rank(request, phases));
-    const double cost = place_weights(request, phases, most_held);
-    offer(phases, cost);
+  if (request.micro_batches < 2 * request.ranks) {
+    // The order of F and B as if W took no time. Chunk 0 runs ahead of chunk 1 by the way down and up again.
+    ScheduleRequest no_weights = request;
+    no_weights.times.weight = 0;
+    Planner(
+        no_weights, schedule, [](int ranks, int rank) { return 2 * (ranks - rank) - 1; }, most_held)
+        .run();
+    place_weights(request, schedule, most_held);
+    return;
   }
-  schedule = std::move(best);
+  fill_v_phases(request, schedule);
+  PipelineSchedule other = schedule;
+  if (place_weights(request, other, most_held) < longest_rank(request, schedule)) {
+    schedule = std::move(other);
+  }
 }
 
 void fill_dualpipe(const ScheduleRequest& request, PipelineSchedule& schedule) {
