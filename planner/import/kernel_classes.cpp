@@ -30,7 +30,6 @@ constexpr auto kParts = std::to_array<NamePart<KernelClass>>({
     {"optimizer", KernelClass::optimizer},
     {"multi_tensor", KernelClass::optimizer},
     {"multitensor", KernelClass::optimizer},
-    {"lamb", KernelClass::optimizer},
     {"muon", KernelClass::optimizer},
     {"sgd", KernelClass::optimizer},
     {"flash", KernelClass::attention},
