@@ -31,6 +31,7 @@ struct Simulated {
   const Job& job;
   const Plan& plan;
   std::string what_if;
+  std::string order;      ///< file of the order of passes; empty: that of the layout's schedule
   TimeWindow window;      ///< to draw
   SimulatedStep planned;  ///< without the what-if
   SimulatedStep step;
@@ -86,6 +87,10 @@ std::string simulation_table(const Simulated& simulated, const Terminal& termina
   text += "estimated step   " + format(estimated.total()) + " (" +
           signed_percent(estimated.total().raw() / simulated.planned.makespan - 1) + " against the simulation" +
           (simulated.what_if.empty() ? "" : " as planned") + "), lower bound " + format(estimated.lower_bound) + "\n";
+  if (!simulated.order.empty()) {
+    text += "  of the estimate, passes are in the order of " +
+            std::string(name_in(kScheduleNames, simulated.plan.layout.schedule)) + ", not of " + simulated.order + "\n";
+  }
   text += "passes end at    " + format(Seconds(step.passes_end)) +
           "; then reduction, optimizer and fixed time of a step\n\n";
   TextTable table;
@@ -237,7 +242,7 @@ int run_simulate(const PlannerOptions& options, std::ostream& out, std::ostream&
   const auto given = given_schedule(options, job, layout);
   const PipelineSchedule* schedule = given ? &*given : nullptr;
   const Plan plan = plan_of(job, layout);
-  Simulated simulated{job, plan, options.what_if, {}, simulate(job, layout, {}, schedule), {}};
+  Simulated simulated{job, plan, options.what_if, options.schedule_file, {}, simulate(job, layout, {}, schedule), {}};
   simulated.step = options.what_if.empty() ? simulated.planned : simulate(job, layout, perturbation, schedule);
   simulated.window = window_of(options, simulated.step);
   const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};

@@ -143,13 +143,15 @@ void add_coarse(const Row& row, const Scale& scale, Paths& paths) {
     }
   }
   constexpr std::size_t kNothing = kLooks.size();
-  const auto most_of = [](const Times& times) {
+  // Streams beside the passes show although they are busy for a small part of the pixel.
+  const double least = row.height > kThin ? 0.5 : 0.1;
+  const auto most_of = [least](const Times& times) {
     const auto most = static_cast<std::size_t>(std::max_element(times.begin(), times.end()) - times.begin());
     double busy = 0;
     for (const double time : times) {
       busy += time;
     }
-    return busy >= 0.5 ? most : kNothing;
+    return busy >= least ? most : kNothing;
   };
   std::size_t begin = 0;
   for (std::size_t column = 0; column <= columns; ++column) {
