@@ -31,6 +31,7 @@ constexpr auto kParts = std::to_array<NamePart<KernelClass>>({
     {"multi_tensor", KernelClass::optimizer},
     {"multitensor", KernelClass::optimizer},
     {"muon", KernelClass::optimizer},
+    {"normtwoops", KernelClass::optimizer},  // the sum of squares of PyTorch's gradient clipping
     {"sgd", KernelClass::optimizer},
     {"flash", KernelClass::attention},
     {"fmha", KernelClass::attention},

@@ -20,7 +20,7 @@ inline constexpr std::array<KernelClassRow, 8> kKernelClasses{{
     {"attention", "attention", KernelClass::attention},
     {"norm", "norms", KernelClass::norm},
     {"elementwise", "other elementwise, loss, embedding", KernelClass::elementwise},
-    {"optimizer", "optimizer", KernelClass::optimizer},
+    {"optimizer", "optimizer and gradient norm", KernelClass::optimizer},
     {"copy", "copies and fills", KernelClass::copy},
     {"communication", "communication", KernelClass::communication},
     {"unknown", "unknown kernels", KernelClass::unknown},

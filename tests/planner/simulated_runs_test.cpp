@@ -1,7 +1,5 @@
 #include <doctest/doctest.h>
 
-#include <cmath>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -34,8 +32,6 @@ Errors errors_of(const std::string& group) {
     const double simulated = simulate(run.job, layout).makespan;
     errors.estimated.push_back(*run.step_error);
     errors.simulated.push_back(simulated / measured - 1);
-    MESSAGE(run.record->id << ": measured " << measured << " s, estimated " << *run.step_error * 100
-                           << " % off, simulated " << (simulated / measured - 1) * 100 << " % off");
   }
   return errors;
 }
