@@ -21,6 +21,7 @@ find_package(nlohmann_json 3.9 REQUIRED)
 find_package(Eigen3 3.3 REQUIRED NO_MODULE)
 set(Boost_USE_STATIC_LIBS ${TPPLAN_STATIC_BOOST})
 find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
+find_package(ZLIB REQUIRED)
 
 set(TPPLAN_WITH_MPI OFF)
 if(NOT TPPLAN_BUILD_COMM_BENCH STREQUAL "OFF")

@@ -6,6 +6,7 @@
 #include "cost-model/layer_sizes.h"
 #include "cost-model/mixed.h"
 #include "cost-model/pipeline.h"
+#include "cost-model/schedules.h"
 #include "cost-model/stage_cost.h"
 
 namespace tpplan {
@@ -28,17 +29,22 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
       out.known[i] = stage;
     }
     const double n = shape.groups[i].count;
-    times.forward_sum += stage.forward * n;
-    times.backward_sum += stage.backward * n;
-    times.weight_sum += stage.weight * n;
-    if (stage.forward + stage.backward > times.slowest) {
-      times.slowest = stage.forward + stage.backward;
-      times.slowest_forward = stage.forward;
-      times.slowest_backward = stage.backward;
-      times.slowest_weight = stage.weight;
+    // A micro-batch goes through one of the copies.
+    const Seconds forward = stage.forward / shape.copies;
+    const Seconds backward = stage.backward / shape.copies;
+    const Seconds weight = stage.weight / shape.copies;
+    times.forward_sum += forward * n;
+    times.backward_sum += backward * n;
+    times.weight_sum += weight * n;
+    if (forward + backward > times.slowest) {
+      times.slowest = forward + backward;
+      times.slowest_forward = forward;
+      times.slowest_backward = backward;
+      times.slowest_weight = weight;
     }
   }
   out.slowest = times.slowest;
+  times.weight_share = costs.front().weight_share;
   out.span = pipeline_time(layout.schedule, layout.pp, layout.vpp, out.micro_batches, times);
   if (layout.pp == 1) {
     return out;
@@ -51,9 +57,16 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
   }
   const bool overlapped =
       layout.schedule == Schedule::interleaved && switched_on(job.training.overlap_pp, profile.pp_overlap_default);
-  const double per_micro_batch =
-      overlapped ? profile.pp_exposed_overlapped * layout.vpp : profile.pp_exposed_transfers * layout.vpp;
-  out.transfers = hop * (per_micro_batch * out.micro_batches + 2.0 * (layout.pp - 1));
+  if (row_of(layout.schedule).splits_backward && layout.schedule != Schedule::dualpipe) {
+    // Weight gradients stand in for the waits that the order of passes brings about; further ones stay.
+    times.transfer = hop;
+    out.transfers = pipeline_time(layout.schedule, layout.pp, layout.vpp, out.micro_batches, times) - out.span +
+                    hop * (std::max(0.0, profile.pp_exposed_transfers - 2) * out.micro_batches);
+  } else {
+    const double per_micro_batch =
+        (overlapped ? profile.pp_exposed_overlapped : profile.pp_exposed_transfers) * layout.vpp;
+    out.transfers = hop * (per_micro_batch * out.micro_batches + 2.0 * (layout.pp - 1));
+  }
   if (job.model.tied_embeddings) {
     out.tied_reduction = transfers.ends.time(Bytes(costs.front().embedding_params * profile.gradient_wire_bytes));
   }
@@ -71,7 +84,8 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
                  const PipelineShape& shape, const PipelineCosts& pipeline,
                  std::span<const ShardingLaws> all_sharding) {
   const auto& training = job.training;
-  const double micro_batches = pipeline.micro_batches;
+  const double all_micro_batches = pipeline.micro_batches;
+  const double micro_batches = all_micro_batches / shape.copies;  // that each chunk of a rank sees
 
   Estimate out;
   Seconds last_end(-1);
@@ -137,15 +151,15 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
       s.optimizer = optimizer;
       s.offload = offload;
     }
-    const auto memory = stage_memory(on, layout, costs, group, stage, groups, micro_batches);
+    const auto memory = stage_memory(on, layout, costs, group, stage, groups, all_micro_batches);
     const double share = memory.total.raw() / memory.at.capacity.raw();
     if (share > fullest) {
       fullest = share;
       out.memory = memory.at;
     }
   }
-  out.step.lower_bound = pipeline.slowest * micro_batches;
-  const double layers_flops_scale = micro_batches / layout.pp;
+  out.step.lower_bound = pipeline.slowest * all_micro_batches;
+  const double layers_flops_scale = all_micro_batches / layout.pp;
   const int moe_layers = job.moe() ? job.moe_before.back() : 0;
   const auto& costs = all_costs.front();
   out.step.model_flops = (costs.model_flops_dense * static_cast<double>(job.model.layers - moe_layers) +
@@ -159,7 +173,8 @@ Estimate estimate(const Job& job, const Layout& layout) {
   if (stages_keep_to_parts(job, layout)) {
     return mixed_estimate(job, layout);
   }
-  return combine(job, layout, layer_costs(job, layer_key(layout)), pipeline_shape(job, layout.pp, layout.vpp));
+  return combine(job, layout, layer_costs(job, layer_key(layout)),
+                 pipeline_shape(job, layout.pp, layout.vpp, layout.schedule));
 }
 
 Fits verdict(const MemoryEstimate& memory, double headroom) {

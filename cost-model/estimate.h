@@ -31,9 +31,12 @@ struct StageGroup {
 struct PipelineShape {
   int pp = 1, vpp = 1;
   std::vector<StageGroup> groups;
-  std::vector<int> layers_per_stage;  ///< per rank
+  std::vector<int> layers_per_stage = {};  ///< per rank
+  double copies = 1;                       ///< of the model in the pipeline: DualPipe's two share the micro-batches
+  bool down_and_up = false;                ///< chunk 1 of a rank lies on the way back
 };
-PipelineShape pipeline_shape(const Job& job, int pp, int vpp);
+/// Stages lie round and round on the ranks; ZB-V's go down and up again, DualPipe's ranks hold one of each direction.
+PipelineShape pipeline_shape(const Job& job, int pp, int vpp, Schedule schedule = Schedule::f1b1);
 /// The same for a layout, whose costs balance the layers where stages lie on different parts of a mixed cluster.
 PipelineShape pipeline_shape(const Job& job, const Layout& layout);
 

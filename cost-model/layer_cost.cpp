@@ -122,6 +122,17 @@ Bytes layer_activations(const Job& job, const LayerKey& key, const LayerSizes& s
   }
 }
 
+/// What the weight gradients of a layer need, relative to all that the layer keeps.
+double weight_share(const OperationList& list, Bytes activations) {
+  double elements = 0;
+  for (const auto& op : list) {
+    if (op.kind == OperationKind::gemm) {
+      elements += op.count * op.m * (op.k + op.n);
+    }
+  }
+  return activations.raw() > 0 ? std::min(1.0, kActivationBytes * elements / activations.raw()) : 1;
+}
+
 Flops model_flops(const OperationList& list, const Job& job) {
   Flops total(0);
   for (const auto& op : list) {
@@ -147,6 +158,7 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
   out.dense_activations = layer_activations(job, key, s, false);
   out.dense_activations_all = kept(job, key, s, profile.activations, false, 0);
   out.model_flops_dense = model_flops(dense_list, job);
+  out.weight_share = weight_share(dense_list, out.dense_activations);
   if (job.moe()) {
     const auto moe_list = layer_operations(job, key, true);
     out.moe = sum(job, key, moe_list, {profile.kernels_forward * 2, profile.kernels_backward * 2});
@@ -165,6 +177,7 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
     out.moe_activations = layer_activations(job, key, s, true);
     out.moe_activations_all = kept(job, key, s, profile.activations, true, 0);
     out.model_flops_moe = model_flops(moe_list, job);
+    out.weight_share = weight_share(moe_list, out.moe_activations);
   }
   // Ends of the pipeline are never recomputed.
   LayerKey ends = key;

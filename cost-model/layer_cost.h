@@ -91,6 +91,8 @@ struct LayerCosts {
   Bytes moe_activations;
   Bytes dense_activations_all;  ///< the whole list, held while a layer is recomputed
   Bytes moe_activations_all;
+  double weight_share = 1;   ///< of a layer's activations: inputs and output gradients of its products, kept until the
+                             ///< weight gradients where these are delayed
   Bytes layer_input;         ///< one checkpoint
   Bytes backward_transient;  ///< gradients alive in the first layer of the backward pass beyond the kept list
   Bytes head_activations;    ///< head input kept and gathered, held at the loss

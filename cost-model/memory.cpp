@@ -10,12 +10,12 @@ Bytes gib(double value) { return Bytes(value * 1073741824.0); }
 
 }  // namespace
 
-StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
-                         const StageCosts& stage, const DataGroups& groups, double micro_batches) {
+StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
+                           const StageCosts& stage, const DataGroups& groups, double micro_batches) {
   const auto& profile = job.profile;
   const auto& content = group.content;
-  StageMemory out;
-  auto& m = out.at;
+  StageTensors out;
+  auto& m = out.resident;
   m.stage = group.first_rank;
   m.capacity = job.cluster.gpu.usable;
   // The head matrix is a parameter of its own on the last stage unless it is the embedding held there already.
@@ -61,36 +61,55 @@ StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts&
   const double constant = profile.constant_gib + (layout.tp > 1 ? profile.constant_tp_gib : 0);
   m.workspace += gib(constant);
 
-  const double held = in_flight(layout.schedule, layout.pp, layout.vpp, group.first_rank, micro_batches);
   // Full recomputation of n layers per stage only: the others keep the whole list.
   const double layers = std::max(1, content.dense + content.moe);
   const double recomputed =
       layout.recompute == RecomputeKind::full && layout.recompute_layers > 0
-          ? std::min<double>(1, layout.recompute_layers * static_cast<double>(layout.vpp) / layers)
+          ? std::min<double>(
+                1, layout.recompute_layers * static_cast<double>(chunks_of(layout.schedule, layout.vpp)) / layers)
           : 1;
   const auto per_micro_batch = [&](Bytes kept_dense, Bytes kept_moe) {
     return kept_dense * static_cast<double>(content.dense) + kept_moe * static_cast<double>(content.moe);
   };
-  const Bytes one = per_micro_batch(costs.dense_activations, costs.moe_activations) * recomputed +
-                    per_micro_batch(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed);
-  Bytes activations = one * held;
+  out.one = per_micro_batch(costs.dense_activations, costs.moe_activations) * recomputed +
+            per_micro_batch(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed);
   if (layout.offload == Offload::activations) {
-    m.host_bytes += activations;
-    activations = per_micro_batch(costs.dense_activations, costs.moe_activations) * (2.0 / layers);
-    m.host_bytes = max(Bytes(0), m.host_bytes - activations);
+    m.activations = per_micro_batch(costs.dense_activations, costs.moe_activations) * (2.0 / layers);
   }
   if (layout.pp > 1) {
-    m.communication = costs.boundary * 4.0 + costs.layer_input * (profile.stage_buffer_bytes / 2 * held);
+    m.communication = costs.boundary * 4.0;
+    out.buffer = costs.layer_input * (profile.stage_buffer_bytes / 2);
   }
   const bool full = layout.recompute == RecomputeKind::full;
   const Bytes whole_layer =
       content.moe > 0 ? max(costs.moe_activations_all, costs.dense_activations_all) : costs.dense_activations_all;
-  const Bytes backward = costs.backward_transient + (full ? whole_layer : Bytes(0));
-  const Bytes at_loss = content.head ? costs.head_activations + costs.loss_transient : Bytes(0);
-  const Bytes embedding_gradient =
+  out.first_backward = costs.backward_transient + (full ? whole_layer : Bytes(0));
+  out.at_loss = content.head ? costs.head_activations + costs.loss_transient : Bytes(0);
+  out.embedding_gradient =
       content.embedding || content.head ? Bytes((fsdp ? 4 : 2) * costs.embedding_params) : Bytes(0);
-  const Bytes at_end = embedding_gradient - one;
-  const std::array<Bytes, 3> extra{at_loss, backward, at_end};
+  m.context = gib(profile.context_gib + (layout.pp > 1 ? profile.context_p2p_gib : 0));
+  m.error = profile.memory_error;
+  return out;
+}
+
+StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
+                         const StageCosts& stage, const DataGroups& groups, double micro_batches) {
+  const auto& profile = job.profile;
+  const StageTensors tensors = stage_tensors(job, layout, costs, group, stage, groups, micro_batches);
+  StageMemory out;
+  auto& m = out.at;
+  m = tensors.resident;
+  const double held = in_flight(layout.schedule, layout.pp, layout.vpp, group.first_rank, micro_batches);
+  const Bytes all = tensors.one * held;
+  if (layout.offload == Offload::activations) {
+    m.host_bytes = max(Bytes(0), m.host_bytes + all - m.activations);
+  } else {
+    m.activations = all;
+  }
+  m.communication += tensors.buffer * held;
+  // A backward pass has freed its chunk by its end.
+  const Bytes chunk = tensors.one / static_cast<double>(chunks_of(layout.schedule, layout.vpp));
+  const std::array<Bytes, 3> extra{tensors.at_loss, tensors.first_backward, tensors.embedding_gradient - chunk};
   std::size_t worst = 0;
   for (std::size_t i = 1; i < extra.size(); ++i) {
     if (extra[i] > extra[worst]) {
@@ -98,23 +117,24 @@ StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts&
     }
   }
   m.moment = static_cast<std::uint8_t>(worst);
-  m.activations = activations;
   if (worst == 0) {
-    m.loss = at_loss;
+    m.loss = tensors.at_loss;
   } else if (worst == 1) {
-    m.activations += backward;
+    m.activations += tensors.first_backward;
   } else {
-    m.activations = max(Bytes(0), activations - one);
-    m.gathered += embedding_gradient;
+    m.activations = max(Bytes(0), m.activations - chunk);
+    m.gathered += tensors.embedding_gradient;
   }
   const Bytes allocated = m.allocated();
   m.allocator_slack = allocated * (profile.reserved_factor - 1) +
-                      (content.head ? costs.loss_transient : Bytes(0)) * profile.reserved_loss_factor;
-  if (fsdp && profile.fsdp_gradient_pool > 0.5 && micro_batches <= 1) {
-    m.allocator_slack += Bytes(4 * sharded_params);
+                      (group.content.head ? costs.loss_transient : Bytes(0)) * profile.reserved_loss_factor;
+  if (layout.zero >= 3 && profile.fsdp_gradient_pool > 0.5 && micro_batches <= 1) {
+    // Gradient shards that stand in a pool of their own: 4 bytes for each parameter of the shard.
+    const double experts = group.content.moe * costs.expert_params;
+    const bool own_head = group.content.head && (!job.model.tied_embeddings || !group.content.embedding);
+    const double dense = stage.params + (own_head ? costs.head_params : 0);
+    m.allocator_slack += Bytes(4 * (dense / groups.dense_shards + experts / groups.expert_shards));
   }
-  m.context = gib(profile.context_gib + (layout.pp > 1 ? profile.context_p2p_gib : 0));
-  m.error = profile.memory_error;
   out.total = m.total();
   return out;
 }

@@ -95,7 +95,7 @@ std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int st
   const auto key = layer_key(layout);
   const auto s = sizes_of(job, key);
   const auto costs = layer_costs(job, key);
-  const auto shape = pipeline_shape(job, layout.pp, layout.vpp);
+  const auto shape = pipeline_shape(job, layout.pp, layout.vpp, layout.schedule);
   StepSizes out;
   out.embedding = stage == 0;
   out.head = stage == layout.pp - 1;
@@ -159,7 +159,7 @@ void refine_memory(const Job& job, const Layout& layout, MemoryEstimate& memory)
   const double micro_batches =
       static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
   Bytes fullest(-1);
-  for (const auto& group : pipeline_shape(job, layout.pp, layout.vpp).groups) {
+  for (const auto& group : pipeline_shape(job, layout.pp, layout.vpp, layout.schedule).groups) {
     auto at = stage_memory(job, layout, costs, group, stage_costs(costs, group.content), groups, micro_batches).at;
     auto sizes = *step_sizes(job, layout, group.first_rank);
     // Larger models are made on the meta device and sharded before they hold memory.

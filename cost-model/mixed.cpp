@@ -118,7 +118,8 @@ PipelineShape shape_of(const Job& job, const Layout& layout, const Parts& parts)
 
 bool stages_keep_to_parts(const Job& job, const Layout& layout) {
   if (job.parts.empty() || layout.pp < 2 || layout.vpp > 1 || layout.schedule == Schedule::dualpipe ||
-      layout.ranks_order != RanksOrder::tp_cp_dp_pp || layout.world() != job.cluster.gpus()) {
+      layout.schedule == Schedule::zb_v || layout.ranks_order != RanksOrder::tp_cp_dp_pp ||
+      layout.world() != job.cluster.gpus()) {
     return false;
   }
   const std::int64_t stage = layout.world() / layout.pp;

@@ -1,10 +1,19 @@
 #include "cost-model/pipeline.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cost-model/mixed.h"
 
 namespace tpplan {
+
+int chunks_of(Schedule schedule, int vpp) {
+  return schedule == Schedule::zb_v || schedule == Schedule::dualpipe ? 2 : vpp;
+}
+
+int depth_of(Schedule schedule, int pp, int vpp) {
+  return schedule == Schedule::dualpipe ? pp : pp * chunks_of(schedule, vpp);
+}
 
 double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches) {
   const double p = pp;
@@ -21,39 +30,114 @@ double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batc
     case Schedule::zb_1p:
     case Schedule::zb_v:
       return std::min(p, micro_batches);
-    case Schedule::zb_h2:
-      return std::min(2 * (p - r) - 1, micro_batches);
+    case Schedule::zb_h2:  // what weight gradients left for later keep makes all ranks alike
     case Schedule::zb_2p:
       return std::min(2 * p - 1, micro_batches);
     case Schedule::dualpipe:
-      return std::min(p + 1, micro_batches);
+      // p + 1 chunks; a micro-batch fills one of the rank's two.
+      return std::min(p + 1, micro_batches) / 2;
     default:
       return std::min(p - r, micro_batches);
   }
 }
 
+namespace {
+
+/// What an order of split passes allows a rank.
+struct SplitLimits {
+  double most_held = 1;                              ///< activations, in those of a micro-batch
+  double (*lead)(double pp, double rank) = nullptr;  ///< forward passes before the first backward pass; null: best
+};
+
+/// Idle time of the rank that idles most when F, B and W (gradient of the weights) are ordered within limits. A rank
+/// starts n forward passes, its first gradient arrives a round trip R after the first of them began, and later it does
+/// one F and one B in turn; activations that the n leave free hold D delayed weight gradients. Three bounds follow, of
+/// which the longest holds (arXiv 2401.10241 section 3.1 has the heuristic that comes close to them):
+/// - the rank waits R - n F before its first B, and as its last F is followed by a round trip filled with n - 1 (B + W)
+///   and the D weight gradients, for what is left of that;
+/// - the gradient of the last micro-batch comes to rank 0 after all F and B of any rank, the weight gradients that the
+///   rank could not delay, and the way down to the rank and up again, beside which rank 0 has M - 1 W to do;
+/// - the same with everything delayed, for the last rank.
+Seconds split_idle(double p, double micro_batches, const PipelineTimes& t, const SplitLimits& limits) {
+  const Seconds forward = t.slowest_forward;
+  const Seconds weight = t.slowest_weight;
+  const Seconds whole = t.slowest_backward;
+  const Seconds weights = weight * (micro_batches - 1);
+  // Down one other stage and up again.
+  const Seconds hop =
+      (t.forward_sum - forward + t.backward_sum - whole - (t.weight_sum - weight)) / (p - 1) + t.transfer * 2.0;
+  const auto rank_idle = [&](double rank, double lead) {
+    const double n = std::min(lead, micro_batches);
+    const Seconds way = hop * rank - weights;
+    if (n >= micro_batches) {
+      return way;
+    }
+    const Seconds round_trip = forward + hop * (p - 1 - rank);
+    const double free = std::max(0.0, limits.most_held - n);
+    const double delayed = std::min(micro_batches - n, std::floor(free / t.weight_share + 1e-9));
+    const Seconds before = max(Seconds(0), round_trip - forward * n);
+    const Seconds idle = way + before + weight * (micro_batches - n - delayed);
+    const Seconds drain = round_trip - forward - whole * (n - 1) - weight * delayed;
+    return rank > 0 ? idle : max(idle, before + max(Seconds(0), drain));
+  };
+  Seconds idle = max(Seconds(0), hop * (p - 1) - weights);
+  for (double rank = 0; rank < p; ++rank) {
+    if (limits.lead != nullptr) {
+      idle = max(idle, rank_idle(rank, limits.lead(p, rank)));
+      continue;
+    }
+    const double most = std::min(limits.most_held - rank, micro_batches);
+    const double fitting = std::max(p - rank, std::floor((forward + hop * (p - 1 - rank)) / forward + 1e-9));
+    idle = max(idle, min(rank_idle(rank, std::min(fitting, most)), rank_idle(rank, std::min(fitting + 1, most))));
+  }
+  return idle;
+}
+
+/// The same for ZB-V, whose rank r computes the stages r and 2 p - 1 - r, each half of a rank's layers; f, b and w are
+/// times of one such chunk. Rank 0 waits for the first micro-batch to come back after at most 2 p - 1 forward passes.
+/// Two chains bound what follows: the micro-batches through all 2 p stages and back, where rank 0 does the last F and
+/// the first B of each in turn, and the way to the bend, all F and B there, and the way back; rank 0 has M - 1/2 W to
+/// do beside either. From 2 p micro-batches on, the phases of the schedule fit f = b = w; a step of one of them on the
+/// way down, at the bend or on the way up comes late by what b is longer than f and w shorter, and by each transfer.
+Seconds v_shape_idle(double p, double micro_batches, const PipelineTimes& t) {
+  const Seconds own = t.slowest - t.slowest_weight;  // F and B of a rank
+  const Seconds others = t.forward_sum + t.backward_sum - t.slowest - (t.weight_sum - t.slowest_weight);
+  const Seconds beside = t.slowest_weight * (micro_batches - 0.5);
+  const Seconds chain = others + own * (0.5 * (1 - micro_batches)) + t.transfer * (4 * (p - 1));
+  const Seconds bend = others * 0.5 + t.transfer * (2 * (p - 1));
+  const double ahead = std::min(micro_batches, 2 * p - 1);
+  const Seconds first = t.slowest_forward * (0.5 * (2 * p - 1 - ahead)) + t.transfer * (2 * (p - 1));
+  const Seconds idle = max(first, max(chain, bend) - beside);
+  if (micro_batches < 2 * p) {
+    return idle;
+  }
+  const Seconds longer = max(Seconds(0), own - t.slowest_forward * 2.0) * (p - 1);
+  const Seconds shorter = max(Seconds(0), t.slowest_forward - t.slowest_weight) * (p - 1.5);
+  return max(idle, longer + shorter + t.transfer * (6 * (p - 1)));
+}
+
+}  // namespace
+
 Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, const PipelineTimes& t) {
-  const Seconds sum = t.forward_sum + t.backward_sum;
-  const Seconds others = sum - t.slowest;
+  const Seconds others = t.forward_sum + t.backward_sum - t.slowest;
   const Seconds busy = t.slowest * micro_batches;
   if (pp == 1) {
     return busy;
   }
-  const Seconds other_weight = t.weight_sum - t.slowest_weight;
-  // Down and up again of the first micro-batch through the other stages, weight gradients left for later.
-  const Seconds round_trip = others - other_weight;
-  // A rank fills that time with the forward passes of later micro-batches, as far as there are any.
-  const Seconds unfilled = max(Seconds(0), round_trip - t.slowest_forward * (micro_batches - 1));
+  const double p = pp;
   switch (schedule) {
     case Schedule::interleaved:
       return busy + others / static_cast<double>(vpp);
     case Schedule::zb_h1:
     case Schedule::zb_1p:
-      return busy + max(round_trip - other_weight, unfilled);
+      return busy + split_idle(p, micro_batches, t, {p, nullptr});
     case Schedule::zb_h2:
+      return busy + split_idle(p, micro_batches, t,
+                               {2 * p - 1, [](double ranks, double rank) { return 2 * (ranks - rank) - 1; }});
     case Schedule::zb_2p:
+      return busy + split_idle(p, micro_batches, t, {2 * p - 1, nullptr});
     case Schedule::zb_v:
-      return busy + unfilled;
+      return busy + v_shape_idle(p, micro_batches, t);
     case Schedule::dualpipe: {
       // (p/2 - 1)(F&B + B - 3W), B here the whole backward pass (DeepSeek-V3 report, table 2).
       const Seconds fb = t.slowest;
@@ -88,37 +172,60 @@ std::vector<int> layers_by_cost(const Job& job, int stages) {
 
 }  // namespace
 
-PipelineShape pipeline_shape(const Job& job, int pp, int vpp) {
+std::vector<StageContent> stage_contents(const Job& job, int ranks, int depth) {
+  const int layers = job.model.layers;
+  const auto by_cost =
+      job.training.framework == Framework::nanotron && job.training.layers_per_stage.empty() && ranks > 1
+          ? layers_by_cost(job, depth)
+          : std::vector<int>{};
+  const auto& given = by_cost.empty() ? job.training.layers_per_stage : by_cost;
+  const auto size = static_cast<int>(given.size());
+  std::vector<StageContent> contents(static_cast<std::size_t>(depth));
+  int begin = 0;
+  for (int stage = 0; stage < depth; ++stage) {
+    int count = 0;
+    if (size == depth) {
+      count = given[static_cast<std::size_t>(stage)];
+    } else if (size == ranks) {
+      count = stage_layers(given[static_cast<std::size_t>(stage % ranks)], depth / ranks, stage / ranks);
+    } else {
+      count = stage_layers(layers, depth, stage);
+    }
+    const int end = std::min(layers, begin + count);
+    auto& content = contents[static_cast<std::size_t>(stage)];
+    content.moe = job.moe_in(begin, end);
+    content.dense = end - begin - content.moe;
+    begin = end;
+  }
+  contents.front().embedding = true;
+  contents.back().head = true;
+  return contents;
+}
+
+PipelineShape pipeline_shape(const Job& job, int pp, int vpp, Schedule schedule) {
   PipelineShape shape;
   shape.pp = pp;
   shape.vpp = vpp;
-  const int layers = job.model.layers;
-  const int virtual_stages = pp * vpp;
-  const auto by_cost = job.training.framework == Framework::nanotron && job.training.layers_per_stage.empty() && pp > 1
-                           ? layers_by_cost(job, virtual_stages)
-                           : std::vector<int>{};
-  const auto& given = by_cost.empty() ? job.training.layers_per_stage : by_cost;
-  const bool by_user = static_cast<int>(given.size()) == pp || static_cast<int>(given.size()) == virtual_stages;
+  shape.copies = schedule == Schedule::dualpipe ? 2 : 1;
+  shape.down_and_up = schedule == Schedule::zb_v;
+  const int depth = depth_of(schedule, pp, vpp);
+  const auto contents = stage_contents(job, pp, depth);
   std::vector<StageContent> ranks(static_cast<std::size_t>(pp));
-  int begin = 0;
-  for (int stage = 0; stage < virtual_stages; ++stage) {
-    int count = 0;
-    if (by_user && static_cast<int>(given.size()) == virtual_stages) {
-      count = given[static_cast<std::size_t>(stage)];
-    } else if (by_user) {
-      count = stage_layers(given[static_cast<std::size_t>(stage % pp)], vpp, stage / pp);
-    } else {
-      count = stage_layers(layers, virtual_stages, stage);
+  const auto add = [&ranks](int rank, const StageContent& content) {
+    auto& sum = ranks[static_cast<std::size_t>(rank)];
+    sum.dense += content.dense;
+    sum.moe += content.moe;
+    sum.embedding = sum.embedding || content.embedding;
+    sum.head = sum.head || content.head;
+  };
+  for (int stage = 0; stage < depth; ++stage) {
+    const auto& content = contents[static_cast<std::size_t>(stage)];
+    const bool upwards = shape.down_and_up && stage >= pp;
+    add(upwards ? 2 * pp - 1 - stage : stage % pp, content);
+    if (schedule == Schedule::dualpipe) {
+      add(pp - 1 - stage, content);
     }
-    const int end = std::min(layers, begin + count);
-    auto& rank = ranks[static_cast<std::size_t>(stage % pp)];
-    const int moe = job.moe_in(begin, end);
-    rank.moe += moe;
-    rank.dense += end - begin - moe;
-    begin = end;
   }
-  ranks.front().embedding = true;
-  ranks.back().head = true;
   for (int rank = 0; rank < pp; ++rank) {
     const auto& content = ranks[static_cast<std::size_t>(rank)];
     shape.layers_per_stage.push_back(content.dense + content.moe);
@@ -134,7 +241,8 @@ PipelineShape pipeline_shape(const Job& job, int pp, int vpp) {
 }
 
 PipelineShape pipeline_shape(const Job& job, const Layout& layout) {
-  return stages_keep_to_parts(job, layout) ? mixed_shape(job, layout) : pipeline_shape(job, layout.pp, layout.vpp);
+  return stages_keep_to_parts(job, layout) ? mixed_shape(job, layout)
+                                           : pipeline_shape(job, layout.pp, layout.vpp, layout.schedule);
 }
 
 }  // namespace tpplan

@@ -4,6 +4,15 @@
 
 namespace tpplan {
 
+/// Layers of every stage that a micro-batch goes through, `depth` stages on `ranks` ranks.
+std::vector<StageContent> stage_contents(const Job& job, int ranks, int depth);
+
+/// Chunks of layers that a rank's content consists of.
+int chunks_of(Schedule schedule, int vpp);
+
+/// Stages that one micro-batch goes through.
+int depth_of(Schedule schedule, int pp, int vpp);
+
 /// Micro-batches (in units of all layers of the rank) whose activations rank r holds at once.
 double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches);
 
@@ -11,10 +20,13 @@ double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batc
 struct PipelineTimes {
   Seconds forward_sum, backward_sum, weight_sum;  ///< over stages, per micro-batch; backward includes the weight part
   Seconds slowest, slowest_forward, slowest_backward, slowest_weight;
+  Seconds transfer;         ///< from a stage to the next; counted for schedules that split the backward pass alone
+  double weight_share = 1;  ///< PipelineSchedule::weight_share
 };
 
-/// Time from the first forward pass to the last backward pass of a step, without transfers: closed form per schedule,
-/// exact for equal stages.
+/// Time from the first to the last pass of a step, closed form per schedule, exact for equal stages. Of schedules that
+/// split the backward pass it is the longest such time of any rank, since the next step starts on a rank as soon as the
+/// rank is free, and transfers count; of the others of all ranks together, without transfers.
 Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, const PipelineTimes& t);
 
 }  // namespace tpplan

@@ -1,6 +1,7 @@
 #include "cost-model/schedules.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 namespace tpplan {
@@ -93,16 +94,14 @@ void fill_zb_h1(const Request& request, PipelineSchedule& schedule) {
   }
 }
 void fill_zb_h2(const Request& request, PipelineSchedule& schedule) {
-  detail::fill_split(
-      request, schedule, [](int ranks, int rank) { return 2 * (ranks - rank) - 1; }, 2 * request.ranks - 1);
+  detail::fill_automatic(request, schedule,
+                         {2 * request.ranks - 1, [](int ranks, int rank) { return 2 * (ranks - rank) - 1; }});
 }
 void fill_zb_1p(const Request& request, PipelineSchedule& schedule) {
-  detail::fill_split(
-      request, schedule, [](int ranks, int) { return ranks; }, request.ranks);
+  detail::fill_automatic(request, schedule, {request.ranks, nullptr});
 }
 void fill_zb_2p(const Request& request, PipelineSchedule& schedule) {
-  detail::fill_split(
-      request, schedule, [](int ranks, int) { return 2 * ranks - 1; }, 2 * request.ranks - 1);
+  detail::fill_automatic(request, schedule, {2 * request.ranks - 1, nullptr});
 }
 int all_micro_batches(const Request& request, int) { return request.micro_batches; }
 int as_ranks(const Request& request, int) { return std::min(request.ranks, request.micro_batches); }
@@ -168,22 +167,24 @@ PipelineSchedule make_schedule(Schedule schedule, const ScheduleRequest& request
   asked.chunks = row.placement != StagePlacement::looped ? 2 : schedule == Schedule::interleaved ? request.chunks : 1;
   out.chunks = asked.chunks;
   out.micro_batches = request.micro_batches;
+  out.weight_share = request.weight_share;
   out.ranks.resize(static_cast<std::size_t>(request.ranks));
   row.fill(asked, out);
   return out;
 }
 
 std::vector<int> chunks_held(const PipelineSchedule& schedule) {
+  const double share = schedule.weight_share;
+  const std::array<double, 4> change{1, share - 1, -share, -1};  // by kind of pass
   std::vector<int> most;
   for (const auto& passes : schedule.ranks) {
-    // A backward pass whose weight gradient comes later keeps its activations until then.
-    int held = 0;
-    int peak = 0;
+    double held = 0;
+    double peak = 0;
     for (const Pass& pass : passes) {
-      held += pass.kind == PassKind::forward ? 1 : pass.kind == PassKind::backward ? 0 : -1;
+      held += change[static_cast<std::size_t>(pass.kind)];
       peak = std::max(peak, held);
     }
-    most.push_back(peak);
+    most.push_back(static_cast<int>(std::ceil(peak - 1e-6)));
   }
   return most;
 }

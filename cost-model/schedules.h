@@ -46,6 +46,7 @@ struct PipelineSchedule {
   StagePlacement placement = StagePlacement::looped;
   int chunks = 1;  ///< per rank
   int micro_batches = 0;
+  double weight_share = 1;  ///< of a chunk's activations: what stays from the backward pass to the weight gradient
   std::vector<std::vector<Pass>> ranks;
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
@@ -60,9 +61,10 @@ struct PipelineSchedule {
   [[nodiscard]] int stage_of(int rank, int chunk) const;
 };
 
-/// Times of the passes that a generator orders split schedules by; only their ratios matter.
+/// Times that a generator orders split schedules by; only their ratios matter.
 struct PassTimes {
   double forward = 1, backward = 1, weight = 1;
+  double transfer = 0;  ///< from a stage to the next
 };
 
 /// Everything a generator is asked for.
@@ -72,6 +74,7 @@ struct ScheduleRequest {
   int micro_batches = 1;
   int group = 0;  ///< interleaved: micro-batches that run on a chunk before the next chunk; 0: as many as ranks
   PassTimes times = {};
+  double weight_share = 1;  ///< PipelineSchedule::weight_share
 };
 
 /// One generator.
@@ -80,8 +83,7 @@ struct ScheduleRow {
   StagePlacement placement;
   bool splits_backward;
   void (*fill)(const ScheduleRequest& request, PipelineSchedule& schedule);
-  /// Chunks whose activations rank `rank` may hold at once, a chunk being held from its forward pass to the pass that
-  /// ends its backward.
+  /// Chunks whose activations rank `rank` may hold at once.
   int (*most_held)(const ScheduleRequest& request, int rank);
   std::string_view source;
 };
@@ -92,7 +94,8 @@ const ScheduleRow& row_of(Schedule schedule);
 /// of micro-batches of at least 2 p. Throws std::invalid_argument otherwise, and when a number is not positive.
 PipelineSchedule make_schedule(Schedule schedule, const ScheduleRequest& request);
 
-/// Most chunks whose activations each rank holds at once.
+/// Most activations that each rank holds at once, in those of a chunk, rounded up. A chunk is held from its forward
+/// pass to the pass that ends its backward, from the gradient of the input on with its `weight_share`.
 std::vector<int> chunks_held(const PipelineSchedule& schedule);
 
 /// What is wrong with a schedule, empty when nothing is: a pass that is missing, doubled or unknown, a rank that waits
@@ -104,16 +107,31 @@ std::vector<std::string> problems_of(const PipelineSchedule& schedule, const std
 /// both-ends) may stand first; # starts a comment. Throws SpecError with every problem, those of problems_of()
 /// included.
 PipelineSchedule parse_schedule(const std::string& name, std::string_view text);
+/// The same from a file. Throws SpecError also when it cannot be read.
+PipelineSchedule load_schedule(const std::string& path);
 std::string to_text(const PipelineSchedule& schedule);
 std::string to_text(const Pass& pass, int chunks);
 
 namespace detail {
-/// Orders the passes of a split schedule (zb-*) as ranks that never wait while something is allowed and ready would run
-/// them: backward passes first, then forward passes within two limits, then weight gradients. No order is best for
-/// every ratio of times.
-void fill_split(const ScheduleRequest& request, PipelineSchedule& schedule, int (*most_ahead)(int ranks, int rank),
-                int most_held);
-/// ZB-V in its fixed phases, which leave no gap; fewer than 2 p micro-batches are ordered by fill_split().
+/// Bounds of an automatic order: activations in those of a micro-batch, and when not null the forward passes of a rank
+/// before its first backward pass, which are otherwise found.
+struct AutomaticLimits {
+  int most_held = 1;
+  int (*lead)(int ranks, int rank) = nullptr;
+};
+/// The order that the heuristic of arXiv 2401.10241 section 3.1 makes for the given times: forward passes until the
+/// first gradient arrives, one F and one B in turn, weight gradients in the gaps; the best of its binary choices.
+void fill_automatic(const ScheduleRequest& request, PipelineSchedule& schedule, const AutomaticLimits& limits);
+/// Puts the W of a schedule, whose F and B have their order, where the same heuristic does: in gaps that hold them, in
+/// one that would make the worst rank worse, and where `most_held` chunks of activations leave no room for a forward
+/// pass. Returns longest_rank() of the result.
+double place_weights(const ScheduleRequest& request, PipelineSchedule& schedule, double most_held);
+/// Longest time between a rank's first and last pass, which is what a step costs when nothing joins the ranks between
+/// steps; infinity when the ranks wait for each other.
+double longest_rank(const ScheduleRequest& request, const PipelineSchedule& schedule);
+/// ZB-V: its fixed phases, which leave no gap when F, B and W take equal times, or the same with other places for W,
+/// whichever is better in the given times. Fewer than 2 p micro-batches are ordered by ranks that never wait while a B
+/// or F is ready.
 void fill_v_shape(const ScheduleRequest& request, PipelineSchedule& schedule);
 /// DualPipe's eight phases.
 void fill_dualpipe(const ScheduleRequest& request, PipelineSchedule& schedule);

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <queue>
 #include <stdexcept>
 
 #include "cost-model/schedules.h"
@@ -28,22 +30,18 @@ class Planner {
                        static_cast<std::size_t>(schedule_.chunks) * ranks_.size();
     std::size_t done = 0;
     while (done < total) {
-      double later = kNever;
-      bool started = false;
       for (int r = 0; r < request_.ranks; ++r) {
-        auto& rank = ranks_[static_cast<std::size_t>(r)];
-        if (rank.free_at <= now_ && start_one(r)) {
+        while (ranks_[static_cast<std::size_t>(r)].free_at <= now_ && start_one(r)) {
           ++done;
-          started = true;
-        }
-        if (rank.free_at > now_) {
-          later = std::min(later, rank.free_at);
         }
       }
-      if (done < total && later == kNever && !started) {
+      while (!moments_.empty() && moments_.top() <= now_) {
+        moments_.pop();
+      }
+      if (done < total && moments_.empty()) {
         throw std::logic_error("the limits of a split schedule leave every rank waiting");
       }
-      now_ = later == kNever ? now_ : later;
+      now_ = done < total ? moments_.top() : now_;
     }
   }
 
@@ -66,7 +64,7 @@ class Planner {
       return false;
     }
     return stage + 1 == schedule_.depth() ? forward_end_[cell(stage, next[1])] <= now_
-                                          : backward_end_[cell(stage + 1, next[1])] <= now_;
+                                          : backward_end_[cell(stage + 1, next[1])] + way(r, stage + 1) <= now_;
   }
 
   [[nodiscard]] bool forward_ready(int r, int chunk) const {
@@ -82,7 +80,11 @@ class Planner {
       return false;
     }
     const int stage = schedule_.stage_of(r, chunk);
-    return stage == 0 || forward_end_[cell(stage - 1, next[0])] <= now_;
+    return stage == 0 || forward_end_[cell(stage - 1, next[0])] + way(r, stage - 1) <= now_;
+  }
+  /// Time of a transfer to rank `r` from a stage.
+  [[nodiscard]] double way(int r, int stage) const {
+    return schedule_.place_of(stage, 0).rank == r ? 0 : request_.times.transfer;
   }
 
   void start(int r, int chunk, std::size_t kind, double duration) {
@@ -90,6 +92,8 @@ class Planner {
     const int m = rank.next[static_cast<std::size_t>(chunk)][kind]++;
     const int stage = schedule_.stage_of(r, chunk);
     rank.free_at = now_ + duration;
+    moments_.push(rank.free_at);
+    moments_.push(rank.free_at + request_.times.transfer);
     if (kind == 0) {
       forward_end_[cell(stage, m)] = rank.free_at;
       ++rank.held;
@@ -133,6 +137,7 @@ class Planner {
   int (*most_ahead_)(int, int);
   int most_held_;
   double now_ = 0;
+  std::priority_queue<double, std::vector<double>, std::greater<>> moments_;  ///< when a rank or a transfer ends
   std::vector<double> forward_end_, backward_end_;
   std::vector<Rank> ranks_;
 };
@@ -178,20 +183,12 @@ class TwoWayRank {
 
 }  // namespace
 
-void fill_split(const ScheduleRequest& request, PipelineSchedule& schedule, int (*most_ahead)(int ranks, int rank),
-                int most_held) {
-  Planner(request, schedule, most_ahead, most_held).run();
-}
+namespace {
 
-void fill_v_shape(const ScheduleRequest& request, PipelineSchedule& schedule) {
+/// ZB-V's phases for at least 2 p micro-batches.
+void fill_v_phases(const ScheduleRequest& request, PipelineSchedule& schedule) {
   const int p = request.ranks;
   const int m = request.micro_batches;
-  if (m < 2 * p) {
-    // How far chunk 0 runs ahead of chunk 1: the way down and up again below the rank.
-    fill_split(
-        request, schedule, [](int ranks, int rank) { return 2 * (ranks - rank) - 1; }, 2 * p);
-    return;
-  }
   for (int r = 0; r < p; ++r) {
     auto& passes = schedule.ranks[static_cast<std::size_t>(r)];
     std::array<std::array<int, 2>, 3> next{};  // micro-batch of the next F, B and W per chunk
@@ -239,6 +236,27 @@ void fill_v_shape(const ScheduleRequest& request, PipelineSchedule& schedule) {
         add(2, chunk);
       }
     }
+  }
+}
+
+}  // namespace
+
+void fill_v_shape(const ScheduleRequest& request, PipelineSchedule& schedule) {
+  const int most_held = 2 * request.ranks;
+  if (request.micro_batches < 2 * request.ranks) {
+    // The order of F and B as if W took no time. Chunk 0 runs ahead of chunk 1 by the way down and up again.
+    ScheduleRequest no_weights = request;
+    no_weights.times.weight = 0;
+    Planner(
+        no_weights, schedule, [](int ranks, int rank) { return 2 * (ranks - rank) - 1; }, most_held)
+        .run();
+    place_weights(request, schedule, most_held);
+    return;
+  }
+  fill_v_phases(request, schedule);
+  PipelineSchedule other = schedule;
+  if (place_weights(request, other, most_held) < longest_rank(request, schedule)) {
+    schedule = std::move(other);
   }
 }
 

@@ -1,217 +1,312 @@
 #include "cost-model/simulate_engine.h"
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 
 namespace tpplan {
 
-OperationGraph::Index OperationGraph::add_stream() {
-  last_of_stream_.push_back(kNone);
-  return static_cast<Index>(last_of_stream_.size() - 1);
+void DueTable::reset(std::size_t players) {
+  leaves_ = 1;
+  while (leaves_ < players) {
+    leaves_ *= 2;
+  }
+  due_.assign(leaves_, kNever);
+  winners_.assign(2 * leaves_, 0);
+  for (std::size_t i = 0; i < leaves_; ++i) {
+    winners_[leaves_ + i] = static_cast<std::uint32_t>(i);
+  }
+  for (std::size_t node = leaves_ - 1; node > 0; --node) {
+    winners_[node] = winners_[2 * node];
+  }
 }
 
-OperationGraph::Index OperationGraph::add_link(BytesPerSecond capacity) {
-  links_.push_back(capacity.raw());
-  return static_cast<Index>(links_.size() - 1);
-}
-
-OperationGraph::Index OperationGraph::add(Index stream, Seconds time) {
-  return add_flow(stream, time, Bytes(0), kNone, kNone);
-}
-
-OperationGraph::Index OperationGraph::add_flow(Index stream, Seconds latency, Bytes bytes, Index from, Index to) {
-  const auto index = static_cast<Index>(operations_.size());
-  Operation operation;
-  operation.time = latency.raw();
-  operation.bytes = bytes.raw();
-  operation.stream = stream;
-  operation.from = from == kNone ? to : from;
-  operation.to = from == kNone || from == to ? kNone : to;
-  if (operation.from == kNone) {
-    operation.bytes = 0;
-  }
-  operations_.push_back(operation);
-  if (last_of_stream_[stream] != kNone) {
-    operations_[last_of_stream_[stream]].next = index;
-  }
-  last_of_stream_[stream] = index;
-  return index;
-}
-
-Simulation::Simulation(const OperationGraph& graph) : graph_(graph) {
-  const std::size_t operations = graph.operations_.size();
-  const std::size_t streams = graph.streams();
-  first_successor_.assign(operations + 1, 0);
-  waits_at_start_.assign(operations, 0);
-  for (const auto& dependency : graph.dependencies_) {
-    ++first_successor_[dependency.earlier + 1];
-    ++waits_at_start_[dependency.later];
-  }
-  for (std::size_t i = 1; i <= operations; ++i) {
-    first_successor_[i] += first_successor_[i - 1];
-  }
-  successors_.resize(graph.dependencies_.size());
-  std::vector<Index> fill(first_successor_.begin(), first_successor_.end() - 1);
-  for (const auto& dependency : graph.dependencies_) {
-    successors_[fill[dependency.earlier]++] = dependency.later;
-  }
-  for (const auto& operation : graph.operations_) {
-    if (operation.next != kNone) {
-      ++waits_at_start_[operation.next];
+void DueTable::set(std::uint32_t player, double due) {
+  due_[player] = due;
+  for (std::size_t node = (leaves_ + player) / 2; node > 0; node /= 2) {
+    const std::uint32_t left = winners_[2 * node];
+    const std::uint32_t right = winners_[2 * node + 1];
+    const std::uint32_t winner = due_[right] < due_[left] ? right : left;
+    if (winner != player && winner == winners_[node]) {
+      return;
     }
+    winners_[node] = winner;
   }
-  waits_ = waits_at_start_;
-  timeline_.start.assign(operations, 0);
-  timeline_.end.assign(operations, 0);
-  heap_.reserve(streams);
-  position_.assign(streams, kNone);
-  running_.assign(streams, kNone);
-  due_.assign(streams, 0);
-  flows_.resize(streams);
-  links_.resize(graph.links_.size());
-  for (auto& link : links_) {
-    link.flows.reserve(streams);
-  }
-  near_links_.reserve(links_.size());
-  near_flows_.reserve(streams);
 }
 
-const Timeline& Simulation::run() {
-  std::copy(waits_at_start_.begin(), waits_at_start_.end(), waits_.begin());
+void LaneEngine::clear() {
+  lane_count_ = 0;
+  link_count_ = 0;
+  kinds_.clear();
+}
+
+LaneEngine::Index LaneEngine::add_lane() {
+  if (lane_count_ == lanes_.size()) {
+    lanes_.emplace_back();
+  }
+  Lane& lane = lanes_[lane_count_];
+  lane.operations.clear();
+  lane.partner = kNone;
+  return static_cast<Index>(lane_count_++);
+}
+
+LaneEngine::Index LaneEngine::add_link(BytesPerSecond capacity) {
+  if (link_count_ == links_.size()) {
+    links_.emplace_back();
+  }
+  links_[link_count_].capacity = capacity.raw();
+  return static_cast<Index>(link_count_++);
+}
+
+LaneEngine::Index LaneEngine::add_flow_kind(const FlowKind& kind) {
+  kinds_.push_back(kind);
+  return static_cast<Index>(kinds_.size() - 1);
+}
+
+void LaneEngine::couple(Index lane, Index partner, double share) {
+  lanes_[lane].partner = partner;
+  lanes_[partner].partner = lane;
+  lanes_[lane].slow = 1 / (1 + share);
+  lanes_[partner].slow = 1 / (1 + share);
+}
+
+LaneEngine::Index LaneEngine::add(Index lane, const Operation& operation) {
+  auto& operations = lanes_[lane].operations;
+  operations.push_back(operation);
+  if (operation.flow != kNone && operation.amount <= 0) {
+    operations.back().flow = kNone;
+  }
+  return static_cast<Index>(operations.size() - 1);
+}
+
+double LaneEngine::run() {
   now_ = 0;
-  timeline_.makespan = 0;
-  timeline_.events = 0;
-  std::size_t done = 0;
-  for (Index i = 0; i < graph_.operations_.size(); ++i) {
-    if (waits_at_start_[i] == 0) {
-      start(i);
+  events_ = 0;
+  stamp_ = 0;
+  due_.reset(lane_count_);
+  for (std::size_t i = 0; i < lane_count_; ++i) {
+    Lane& lane = lanes_[i];
+    lane.done = 0;
+    lane.first_waiter = kNone;
+    lane.running = false;
+    lane.moving = false;
+    lane.seen = 0;
+  }
+  for (std::size_t i = 0; i < link_count_; ++i) {
+    links_[i].seen = 0;
+    links_[i].flows.clear();
+    links_[i].flows.reserve(lane_count_);
+  }
+  near_links_.reserve(link_count_);
+  near_flows_.reserve(lane_count_);
+  for (Index lane = 0; lane < lane_count_; ++lane) {
+    advance(lane);
+  }
+  for (Index lane = due_.first(); due_.due(lane) < DueTable::kNever; lane = due_.first()) {
+    now_ = due_.due(lane);
+    const Lane& due = lanes_[lane];
+    if (due.operations[due.done].flow != kNone && !due.moving) {
+      begin_flow(lane);
+    } else {
+      finish(lane);
     }
   }
-  while (!heap_.empty()) {
-    const Index stream = pop();
-    now_ = due_[stream];
-    const Index operation = running_[stream];
-    if (graph_.operations_[operation].bytes > 0) {
-      if (!flows_[stream].moving) {
-        begin_flow(stream);
-        continue;
-      }
-      end_flow(stream);
+  for (std::size_t i = 0; i < lane_count_; ++i) {
+    if (lanes_[i].done < lanes_[i].operations.size()) {
+      throw std::invalid_argument("operations wait for each other in a circle");
     }
-    finish(operation);
-    ++done;
   }
-  if (done != graph_.operations_.size()) {
-    throw std::invalid_argument("operations wait for each other in a circle");
-  }
-  timeline_.makespan = now_;
-  return timeline_;
+  return now_;
 }
 
-void Simulation::start(Index index) {
-  const auto& operation = graph_.operations_[index];
-  timeline_.start[index] = now_;
-  ++timeline_.events;
-  running_[operation.stream] = index;
-  flows_[operation.stream].moving = false;
-  push(operation.stream, now_ + operation.time);
+double LaneEngine::pace(const Lane& lane) const {
+  return lane.partner != kNone && lanes_[lane.partner].running ? lane.slow : 1;
 }
 
-void Simulation::finish(Index index) {
-  timeline_.end[index] = now_;
-  ++timeline_.events;
-  const Index next = graph_.operations_[index].next;
-  if (next != kNone) {
-    release(next);
+/// Starts the next operation of a lane that runs none, or notes what it waits for.
+void LaneEngine::advance(Index index) {
+  Lane& lane = lanes_[index];
+  if (lane.done == lane.operations.size()) {
+    stop(index);
+    return;
   }
-  for (Index i = first_successor_[index]; i < first_successor_[index + 1]; ++i) {
-    release(successors_[i]);
+  Operation& next = lane.operations[lane.done];
+  for (const After& after : next.after) {
+    if (after.lane != kNone && lanes_[after.lane].done < after.count) {
+      lane.next_waiter = lanes_[after.lane].first_waiter;
+      lanes_[after.lane].first_waiter = index;
+      stop(index);
+      return;
+    }
+  }
+  next.start = now_;
+  begin(index);
+}
+
+void LaneEngine::begin(Index index) {
+  Lane& lane = lanes_[index];
+  const Operation& operation = lane.operations[lane.done];
+  ++events_;
+  lane.left = operation.flow == kNone ? operation.amount : kinds_[operation.flow].latency.raw();
+  lane.since = now_;
+  if (lane.partner == kNone) {
+    lane.running = true;
+    lane.rate = 1;
+    due_.set(index, now_ + lane.left);
+    return;
+  }
+  if (!lane.running) {
+    lane.running = true;
+    change_pace(lane.partner);
+  }
+  lane.rate = pace(lane);
+  due_.set(index, now_ + lane.left / lane.rate);
+}
+
+void LaneEngine::stop(Index index) {
+  Lane& lane = lanes_[index];
+  due_.set(index, DueTable::kNever);
+  if (lane.running) {
+    lane.running = false;
+    if (lane.partner != kNone) {
+      change_pace(lane.partner);
+    }
   }
 }
 
-void Simulation::release(Index operation) {
-  if (--waits_[operation] == 0) {
-    start(operation);
+/// The partner of a running lane has started or stopped.
+void LaneEngine::change_pace(Index index) {
+  Lane& lane = lanes_[index];
+  if (!lane.running) {
+    return;
+  }
+  if (lane.moving) {
+    share(kind_of(lane));
+    return;
+  }
+  lane.left = std::max(0.0, lane.left - lane.rate * (now_ - lane.since));
+  lane.since = now_;
+  lane.rate = pace(lane);
+  due_.set(index, now_ + lane.left / lane.rate);
+}
+
+void LaneEngine::finish(Index index) {
+  Lane& lane = lanes_[index];
+  lane.operations[lane.done].end = now_;
+  ++events_;
+  if (lane.moving) {
+    end_flow(index);
+  }
+  ++lane.done;
+  advance(index);
+  wake(index);
+}
+
+void LaneEngine::wake(Index index) {
+  Index waiter = lanes_[index].first_waiter;
+  lanes_[index].first_waiter = kNone;
+  while (waiter != kNone) {
+    const Index next = lanes_[waiter].next_waiter;
+    advance(waiter);
+    waiter = next;
   }
 }
 
-void Simulation::begin_flow(Index stream) {
-  auto& flow = flows_[stream];
-  flow.operation = running_[stream];
-  flow.moving = true;
-  const auto& operation = graph_.operations_[flow.operation];
-  flow.left = operation.bytes;
-  flow.rate = 0;
-  flow.since = now_;
-  push(stream, std::numeric_limits<double>::infinity());
-  for (const Index link : {operation.from, operation.to}) {
+const LaneEngine::FlowKind& LaneEngine::kind_of(const Lane& lane) const {
+  return kinds_[lane.operations[lane.done].flow];
+}
+
+double LaneEngine::most_of(const Lane& lane) const { return kind_of(lane).most.raw() * pace(lane); }
+
+void LaneEngine::begin_flow(Index index) {
+  Lane& lane = lanes_[index];
+  lane.moving = true;
+  lane.left = lane.operations[lane.done].amount;
+  lane.rate = 0;
+  lane.since = now_;
+  const FlowKind& kind = kind_of(lane);
+  bool alone = true;
+  for (const Index link : {kind.from, kind.to}) {
     if (link != kNone) {
-      links_[link].flows.push_back(stream);
+      alone = alone && links_[link].flows.empty();
+      links_[link].flows.push_back(index);
     }
   }
-  share(operation.from, operation.to);
+  if (!alone) {
+    share(kind);
+    return;
+  }
+  lane.rate = most_of(lane);
+  for (const Index link : {kind.from, kind.to}) {
+    lane.rate = link != kNone ? std::min(lane.rate, links_[link].capacity) : lane.rate;
+  }
+  due_.set(index, now_ + lane.left / lane.rate);
 }
 
-void Simulation::end_flow(Index stream) {
-  const auto& operation = graph_.operations_[flows_[stream].operation];
-  flows_[stream].moving = false;
-  for (const Index link : {operation.from, operation.to}) {
+void LaneEngine::end_flow(Index index) {
+  Lane& lane = lanes_[index];
+  lane.moving = false;
+  const FlowKind& kind = kind_of(lane);
+  bool alone = true;
+  for (const Index link : {kind.from, kind.to}) {
     if (link != kNone) {
       auto& flows = links_[link].flows;
-      flows.erase(std::find(flows.begin(), flows.end(), stream));
+      flows.erase(std::find(flows.begin(), flows.end(), index));
+      alone = alone && flows.empty();
     }
   }
-  share(operation.from, operation.to);
+  if (!alone) {
+    share(kind);
+  }
 }
 
-void Simulation::collect(Index index) {
-  auto& link = links_[index];
+void LaneEngine::collect(Index index) {
+  Link& link = links_[index];
   if (link.seen == stamp_) {
     return;
   }
   link.seen = stamp_;
-  link.left = graph_.links_[index];
+  link.left = link.capacity;
   link.open = static_cast<std::uint32_t>(link.flows.size());
   near_links_.push_back(index);
 }
 
-void Simulation::settle(Index stream, double rate) {
-  auto& flow = flows_[stream];
-  const auto& operation = graph_.operations_[flow.operation];
-  flow.left = std::max(0.0, flow.left - flow.rate * (now_ - flow.since));
-  flow.since = now_;
-  flow.rate = rate;
-  flow.settled = true;
-  for (const Index link : {operation.from, operation.to}) {
+void LaneEngine::settle(Index index, double rate) {
+  Lane& lane = lanes_[index];
+  lane.left = std::max(0.0, lane.left - lane.rate * (now_ - lane.since));
+  lane.since = now_;
+  lane.rate = rate;
+  lane.settled = true;
+  const FlowKind& kind = kind_of(lane);
+  for (const Index link : {kind.from, kind.to}) {
     if (link != kNone) {
       links_[link].left -= rate;
       --links_[link].open;
     }
   }
-  move(stream, rate > 0 ? now_ + flow.left / rate : std::numeric_limits<double>::infinity());
+  due_.set(index, now_ + lane.left / rate);
 }
 
-void Simulation::share(Index from, Index to) {
+/// Rates of all flows that are connected with a kind's links.
+void LaneEngine::share(const FlowKind& changed) {
   ++stamp_;
   near_links_.clear();
   near_flows_.clear();
-  for (const Index link : {from, to}) {
+  for (const Index link : {changed.from, changed.to}) {
     if (link != kNone) {
       collect(link);
     }
   }
   for (std::size_t i = 0; i < near_links_.size(); ++i) {
-    for (const Index stream : links_[near_links_[i]].flows) {
-      auto& flow = flows_[stream];
-      if (flow.seen == stamp_) {
+    for (const Index flow : links_[near_links_[i]].flows) {
+      Lane& lane = lanes_[flow];
+      if (lane.seen == stamp_) {
         continue;
       }
-      flow.seen = stamp_;
-      flow.settled = false;
-      near_flows_.push_back(stream);
-      const auto& operation = graph_.operations_[flow.operation];
-      for (const Index link : {operation.from, operation.to}) {
+      lane.seen = stamp_;
+      lane.settled = false;
+      near_flows_.push_back(flow);
+      const FlowKind& kind = kind_of(lane);
+      for (const Index link : {kind.from, kind.to}) {
         if (link != kNone) {
           collect(link);
         }
@@ -222,81 +317,35 @@ void Simulation::share(Index from, Index to) {
     Index tightest = kNone;
     double least = std::numeric_limits<double>::infinity();
     for (const Index index : near_links_) {
-      const auto& link = links_[index];
+      const Link& link = links_[index];
       if (link.open > 0 && link.left / link.open < least) {
         least = link.left / link.open;
         tightest = index;
       }
     }
     // Rounding must not leave a flow without any rate.
-    least = std::max(least, graph_.links_[tightest] * 1e-9);
-    for (const Index stream : links_[tightest].flows) {
-      if (!flows_[stream].settled) {
-        settle(stream, least);
+    least = std::max(least, links_[tightest].capacity * 1e-9);
+    // A flow that takes less than its share leaves the rest to the others, so it comes first.
+    Index modest = kNone;
+    double most = least;
+    for (const Index flow : near_flows_) {
+      if (!lanes_[flow].settled && most_of(lanes_[flow]) < most) {
+        most = most_of(lanes_[flow]);
+        modest = flow;
+      }
+    }
+    if (modest != kNone) {
+      settle(modest, most);
+      --open;
+      continue;
+    }
+    for (const Index flow : links_[tightest].flows) {
+      if (!lanes_[flow].settled) {
+        settle(flow, least);
         --open;
       }
     }
   }
-}
-
-bool Simulation::before(Index a, Index b) const {
-  return due_[a] != due_[b] ? due_[a] < due_[b] : running_[a] < running_[b];
-}
-
-void Simulation::push(Index stream, double time) {
-  due_[stream] = time;
-  heap_.push_back(stream);
-  position_[stream] = static_cast<Index>(heap_.size() - 1);
-  sift_up(heap_.size() - 1);
-}
-
-void Simulation::move(Index stream, double time) {
-  due_[stream] = time;
-  sift_up(position_[stream]);
-  sift_down(position_[stream]);
-}
-
-OperationGraph::Index Simulation::pop() {
-  const Index top = heap_.front();
-  heap_.front() = heap_.back();
-  position_[heap_.front()] = 0;
-  heap_.pop_back();
-  if (!heap_.empty()) {
-    sift_down(0);
-  }
-  return top;
-}
-
-void Simulation::sift_up(std::size_t at) {
-  const Index stream = heap_[at];
-  while (at > 0) {
-    const std::size_t parent = (at - 1) / 2;
-    if (!before(stream, heap_[parent])) {
-      break;
-    }
-    heap_[at] = heap_[parent];
-    position_[heap_[at]] = static_cast<Index>(at);
-    at = parent;
-  }
-  heap_[at] = stream;
-  position_[stream] = static_cast<Index>(at);
-}
-
-void Simulation::sift_down(std::size_t at) {
-  const Index stream = heap_[at];
-  for (std::size_t child = 2 * at + 1; child < heap_.size(); child = 2 * at + 1) {
-    if (child + 1 < heap_.size() && before(heap_[child + 1], heap_[child])) {
-      ++child;
-    }
-    if (!before(heap_[child], stream)) {
-      break;
-    }
-    heap_[at] = heap_[child];
-    position_[heap_[at]] = static_cast<Index>(at);
-    at = child;
-  }
-  heap_[at] = stream;
-  position_[stream] = static_cast<Index>(at);
 }
 
 }  // namespace tpplan

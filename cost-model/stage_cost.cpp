@@ -160,12 +160,13 @@ DataParallelTimes data_parallel_times(const Job& job, const Layout& layout, cons
   return data_parallel_times(job, data_parallel_laws(job, layout, groups), stage.params, stage.expert_params);
 }
 
-Seconds fsdp_exposed(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
-                     const DataGroups& groups, double micro_batches) {
+FsdpTimes fsdp_times(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
+                     const DataGroups& groups) {
+  FsdpTimes times;
   const double gather_bytes = 2;
   const double layers = content.dense + content.moe;
   if (layers < 1 || groups.dense_shard.ranks <= 1) {
-    return Seconds(0);
+    return times;
   }
   const double layer_params = (content.dense * costs.dense_params + content.moe * costs.moe_params) / layers;
   const double root_params =
@@ -178,29 +179,37 @@ Seconds fsdp_exposed(const Job& job, const LayerCosts& costs, const StageContent
   const auto scatter = [&](double params) {
     return scatter_law.time(Bytes(params * wire)) + replicas_law.time(Bytes(params * wire / groups.dense_shards));
   };
-  const Seconds layer_gather = gather(layer_params);
-  const Seconds layer_scatter = scatter(layer_params);
-  Seconds expert_gather(0);
-  Seconds expert_scatter(0);
+  times.layer_gather = gather(layer_params);
+  times.layer_scatter = scatter(layer_params);
+  times.root_gather = gather(root_params);
+  times.root_scatter = scatter(root_params);
   if (content.moe > 0 && groups.expert.ranks > 1) {
     const double params = costs.expert_params * content.moe / layers;
-    expert_gather = collective_time(job, Collective::all_gather, Bytes(params * gather_bytes), groups.expert);
-    expert_scatter = collective_time(job, Collective::reduce_scatter, Bytes(params * job.profile.gradient_wire_bytes),
-                                     groups.expert);
+    times.expert_gather = collective_time(job, Collective::all_gather, Bytes(params * gather_bytes), groups.expert);
+    times.expert_scatter = collective_time(job, Collective::reduce_scatter, Bytes(params * wire), groups.expert);
   }
-  const Seconds root_gather = gather(root_params);
+  return times;
+}
+
+Seconds fsdp_exposed(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
+                     const DataGroups& groups, double micro_batches) {
+  const double layers = content.dense + content.moe;
+  if (layers < 1 || groups.dense_shard.ranks <= 1) {
+    return Seconds(0);
+  }
+  const FsdpTimes t = fsdp_times(job, costs, content, stage, groups);
   const double share = job.profile.fsdp_overlap_cost;
   const bool every = job.profile.unsynced_gradients < 0.5;
   const double reductions = every ? micro_batches : 1;
-  const Seconds forward = beside(stage.forward, (layer_gather + expert_gather) * layers, share);
-  const Seconds backward_gather = (layer_gather + expert_gather) * layers;
-  const Seconds backward_scatter = (layer_scatter + expert_scatter) * layers;
+  const Seconds forward = beside(stage.forward, (t.layer_gather + t.expert_gather) * layers, share);
+  const Seconds backward_gather = (t.layer_gather + t.expert_gather) * layers;
+  const Seconds backward_scatter = (t.layer_scatter + t.expert_scatter) * layers;
   const Seconds backward_reduced = beside(stage.backward, backward_gather + backward_scatter, share);
   const Seconds backward_plain = beside(stage.backward, backward_gather, share);
   // The first gather and the last scatter of a pass have nothing to hide behind, nor has the root unit.
-  const Seconds ends = root_gather + layer_gather;
+  const Seconds ends = t.root_gather + t.layer_gather;
   return (forward + ends) * micro_batches + backward_reduced * reductions +
-         backward_plain * (micro_batches - reductions) + (layer_scatter + scatter(root_params)) * reductions;
+         backward_plain * (micro_batches - reductions) + (t.layer_scatter + t.root_scatter) * reductions;
 }
 
 }  // namespace tpplan

@@ -95,9 +95,30 @@ inline Seconds beside(Seconds compute, Seconds communication, double share) {
   return min(compute, communication) * share + max(Seconds(0), communication - compute);
 }
 
+/// Isolated times of the collectives of one FSDP unit: an average layer of the rank, and the root unit (embedding,
+/// head).
+struct FsdpTimes {
+  Seconds layer_gather, layer_scatter, root_gather, root_scatter;
+  Seconds expert_gather, expert_scatter;  ///< of the experts of an average layer, beside the rest of the layer's
+};
+FsdpTimes fsdp_times(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
+                     const DataGroups& groups);
+
 /// FSDP (ZeRO-3): per micro-batch gathers forward and backward and a reduce-scatter, prefetched beside the layers.
 Seconds fsdp_exposed(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
                      const DataGroups& groups, double micro_batches);
+
+/// What a rank of a stage group holds, by when it does.
+struct StageTensors {
+  MemoryEstimate resident;   ///< all through the step; of activations what offloading leaves on the GPU
+  Bytes one;                 ///< kept activations of one micro-batch on all the rank's layers
+  Bytes buffer;              ///< communication buffers of one micro-batch in flight
+  Bytes at_loss;             ///< logits and their softmax, the head's input
+  Bytes first_backward;      ///< added by the first layer of a backward pass
+  Bytes embedding_gradient;  ///< at the end of a backward pass
+};
+StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
+                           const StageCosts& stage, const DataGroups& groups, double micro_batches);
 
 /// Memory of the first rank of a stage group at its worst moment.
 struct StageMemory {

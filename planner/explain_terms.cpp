@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "cost-model/pipeline.h"
+#include "cost-model/schedules.h"
 #include "cost-model/stage_cost.h"
 #include "planner/explain.h"
 #include "planner/explain_collectives.h"
@@ -108,10 +109,14 @@ std::string pp_formula(const Context& c) {
   if (c.layout.pp == 1) {
     return "pp 1: none";
   }
-  return "transfers of " + format(c.costs.boundary) + " between neighbours (" +
-         speed_of(c.whole, Collective::send_recv, stage_pair(c.whole, c.layout, 1)) + "): those exposed in each of " +
-         count_of(c.micro_batches) + " micro-batches, and 2 x (pp - 1) = " + number(2 * (c.layout.pp - 1)) +
-         " to fill and drain the pipeline";
+  const std::string text = "transfers of " + format(c.costs.boundary) + " between neighbours (" +
+                           speed_of(c.whole, Collective::send_recv, stage_pair(c.whole, c.layout, 1)) + "): ";
+  if (row_of(c.layout.schedule).splits_backward && c.layout.schedule != Schedule::dualpipe) {
+    return text + "by which they lengthen the bubble, and those exposed beyond two in each of " +
+           count_of(c.micro_batches) + " micro-batches (weight gradients stand in for the two)";
+  }
+  return text + "those exposed in each of " + count_of(c.micro_batches) +
+         " micro-batches, and 2 x (pp - 1) = " + number(2 * (c.layout.pp - 1)) + " to fill and drain the pipeline";
 }
 
 std::string dp_formula(const Context& c) {
@@ -148,11 +153,23 @@ constexpr std::array<BubbleRow, 9> kBubbles{{
     {Schedule::gpipe, "forward and backward of the other stages once: (pp - 1)(tf + tb) for equal stages"},
     {Schedule::f1b1, "forward and backward of the other stages once: (pp - 1)(tf + tb) for equal stages"},
     {Schedule::interleaved, "forward and backward of the other stages once, / vpp: (pp - 1)(tf + tb) / vpp"},
-    {Schedule::zb_h1, "others' forward and backward less twice their weight gradients: (pp - 1)(tf + tb - 2 tw)"},
-    {Schedule::zb_h2, "what the forward passes of later micro-batches do not fill: near 0 for many of them"},
-    {Schedule::zb_1p, "others' forward and backward less twice their weight gradients: (pp - 1)(tf + tb - 2 tw)"},
-    {Schedule::zb_2p, "what the forward passes of later micro-batches do not fill: near 0 for many of them"},
-    {Schedule::zb_v, "what the forward passes of later micro-batches do not fill: near 0 for many of them"},
+    {Schedule::zb_h1,
+     "others' forward and backward less twice their weight gradients: (pp - 1)(tf + tb - 2 tw), with fewer than pp "
+     "micro-batches less (M - 1) tw instead of the second"},
+    {Schedule::zb_h2,
+     "the longest of: the way of the first gradient less the forward passes that memory holds meanwhile; the same at "
+     "the "
+     "end of the step; others' tf and tb without tw, less (M - 1) tw"},
+    {Schedule::zb_1p,
+     "others' forward and backward less twice their weight gradients: (pp - 1)(tf + tb - 2 tw), with fewer than pp "
+     "micro-batches less (M - 1) tw instead of the second"},
+    {Schedule::zb_2p,
+     "the longest of: the way of the first gradient less the forward passes that memory holds meanwhile; the same at "
+     "the "
+     "end of the step; others' tf and tb without tw, less (M - 1) tw"},
+    {Schedule::zb_v,
+     "the longest of: the way down and up less the forward passes of chunk 0; others' tf and tb without tw, less tw; "
+     "from 2 pp micro-batches on, what tf, tb - tw and tw differ by in every step down and up"},
     {Schedule::dualpipe, "(pp / 2 - 1)(tf + 2 tb - 3 tw) (DeepSeek-V3 report, table 2)"},
 }};
 
@@ -442,7 +459,7 @@ std::vector<ExplainedTerm> explained_time(const Job& job, const Plan& plan, int&
   const PipelineShape shape = pipeline_shape(job, layout);
   const double count =
       static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
-  const StageGroup& group = group_of(job, layout, shape, step, count);
+  const StageGroup& group = group_of(job, layout, shape, step, count / shape.copies);
   last_stage = group.first_rank;
   const Job& on = job.part(group.part);
   const Context context = context_of(job, layout, group);

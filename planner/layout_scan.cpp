@@ -198,13 +198,16 @@ LayoutSpace layout_space(const Job& job, const SearchSpace& space) {
   for (const int pp : values_or(pp_choice, world_divisors)) {
     for (LayoutSpace::Pipeline pipeline : open_pipelines(job, space, pp)) {
       pipeline.shape = result.shapes.size();
+      const double copies = pipeline.schedule == Schedule::dualpipe ? 2 : 1;
+      const bool down_and_up = pipeline.schedule == Schedule::zb_v;
       const auto same = std::find_if(result.shapes.begin(), result.shapes.end(), [&](const PipelineShape& shape) {
-        return shape.pp == pipeline.pp && shape.vpp == pipeline.vpp;
+        return shape.pp == pipeline.pp && shape.vpp == pipeline.vpp && shape.copies == copies &&
+               shape.down_and_up == down_and_up;
       });
       if (same != result.shapes.end()) {
         pipeline.shape = static_cast<std::size_t>(same - result.shapes.begin());
       } else if (stages_are_given(job, pipeline.pp, pipeline.vpp)) {
-        result.shapes.push_back(pipeline_shape(job, pipeline.pp, pipeline.vpp));
+        result.shapes.push_back(pipeline_shape(job, pipeline.pp, pipeline.vpp, pipeline.schedule));
       } else {
         result.shapes.push_back({pipeline.pp, pipeline.vpp, {}, {}});
       }
@@ -351,16 +354,19 @@ void LayoutScan::price(const Layout& layout, const Estimate& estimate) {
   }
   ++stats_.ranked;
   if (keeps_front_) {
-    keep_on_front({seconds, bytes, layout});
+    keep_on_front({seconds, bytes, layout, estimate.step.lower_bound.raw()});
   }
-  keep(objective_ == Objective::memory ? Ranked{bytes, seconds, layout} : Ranked{seconds, bytes, layout});
+  const double bound = estimate.step.lower_bound.raw();
+  keep(objective_ == Objective::memory ? Ranked{bytes, seconds, layout, bound} : Ranked{seconds, bytes, layout, bound});
 }
 
 void LayoutScan::keep(const Ranked& candidate) {
   if (heap_.size() == top_k_) {
     if (top_k_ == 0 || !(candidate < heap_.front())) {
+      left_out_bound_ = std::min(left_out_bound_, candidate.lower_bound);
       return;
     }
+    left_out_bound_ = std::min(left_out_bound_, heap_.front().lower_bound);
     std::pop_heap(heap_.begin(), heap_.end());
     heap_.pop_back();
   }
@@ -385,6 +391,7 @@ void LayoutScan::merge(const LayoutScan& other) {
   }
   stats_.out_of_memory += other.stats_.out_of_memory;
   stats_.ranked += other.stats_.ranked;
+  left_out_bound_ = std::min(left_out_bound_, other.left_out_bound_);
   for (const Ranked& candidate : other.heap_) {
     keep(candidate);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +54,7 @@ class LayoutScan {
   struct Ranked {
     double value = 0, second = 0;
     Layout layout;
+    double lower_bound = 0;  ///< seconds of a step
     friend auto operator<=>(const Ranked&, const Ranked&) = default;
   };
   [[nodiscard]] const SearchStats& stats() const { return stats_; }
@@ -60,6 +62,8 @@ class LayoutScan {
   [[nodiscard]] const std::optional<Ranked>& closest() const { return closest_; }
   /// By step time (`value`), less and less memory (`second`).
   [[nodiscard]] const std::vector<Ranked>& front() const { return front_; }
+  /// Lower bound of the step time of all ranked layouts that are not among best(); infinity when there is none.
+  [[nodiscard]] double left_out_bound() const { return left_out_bound_; }
 
  private:
   void visit_shardings(Layout layout, std::size_t pipeline, std::optional<LayerCosts>& costs);
@@ -91,6 +95,7 @@ class LayoutScan {
 
   SearchStats stats_;
   std::vector<Ranked> heap_;  ///< worst on top
+  double left_out_bound_ = std::numeric_limits<double>::infinity();
   std::optional<Ranked> closest_;
   bool keeps_front_ = false;
   std::vector<Ranked> front_;

@@ -258,12 +258,17 @@ std::vector<OptionRow> make_rows() {
       {.name = "schedule",
        .argument = "LIST",
        .group = OptionGroup::layout,
-       .commands = "plan report",
+       .commands = "plan simulate report",
        .meaning = "order of the pipeline's work",
        .fallback = "auto",
+       .details =
+           "simulate takes one name, or a file with the passes of every rank: a line \"0: F0 F1 BW0 BW1\" per pipeline "
+           "rank with F (forward), B (gradient of the input), W (gradient of the weights) or BW (both) and the "
+           "micro-batch, .1 for the second chunk of a rank, + for a pass that runs beside the next; first a line "
+           "\"placement v\" or \"placement both-ends\" unless the chunks lie round and round.",
        .completes = Completes::choices,
        .choices = [] { return names_of(kScheduleNames); },
-       .set = [](Options& o, const Text& text) { return read_names(text, kScheduleNames, o.space.schedules); }},
+       .set = [](Options& o, const Text& text) { return read_schedule(text, o); }},
       {.name = "sequence-parallel",
        .argument = "on,off",
        .group = OptionGroup::layout,
@@ -380,6 +385,23 @@ std::vector<OptionRow> make_rows() {
            "gpu=N or link=N (the network port of GPU N) with the share of its speed that is lost as slow=P; jitter=P "
            "varies every pass by a standard deviation of P, seed=N chooses how. Any number of them.",
        .set = store<&Options::what_if>},
+      {.name = "window",
+       .argument = "FROM..TO",
+       .group = OptionGroup::command,
+       .commands = "simulate",
+       .meaning = "part of the step to draw, such as 0.2s..0.5s or ..10%",
+       .fallback = "all of it",
+       .set = [](Options& o, const Text& text) { return read_time_range(text, o.window); }},
+      {.name = "replay",
+       .argument = "TRACE.json",
+       .group = OptionGroup::command,
+       .commands = "simulate",
+       .meaning = "compare with a PyTorch profiler trace (.json or .json.gz)",
+       .details =
+           "Shows measured beside simulated time per class of operations, and whether the GPU waited for data, the "
+           "network or the host. Steps are those that the profiler marked (ProfilerStep); times are means over them.",
+       .completes = Completes::files,
+       .set = store<&Options::replay>},
       {.name = "plot",
        .argument = "FILE.svg",
        .group = OptionGroup::command,

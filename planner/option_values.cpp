@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 namespace tpplan {
 namespace {
@@ -157,6 +159,49 @@ std::string read_seconds(const std::string& text, std::optional<Seconds>& target
   }
   target = Seconds(value);
   return "";
+}
+
+std::string read_time_range(const std::string& text, std::optional<TimeRange>& target) {
+  const std::size_t dots = text.find("..");
+  if (dots == std::string::npos) {
+    return "\"" + text + "\" is no range; write 0.2s..0.5s, ..10% or 90%..";
+  }
+  TimeRange range;
+  const auto read_end = [](const std::string& end, double& value, bool& share) -> std::string {
+    if (end.empty()) {
+      return "";
+    }
+    share = end.back() == '%';
+    if (share) {
+      return decimal_number(end.substr(0, end.size() - 1), value) && (value /= 100) <= 1 && value >= 0
+                 ? ""
+                 : "\"" + end + "\" is no share from 0% to 100%";
+    }
+    std::optional<Seconds> time;
+    std::string problem = end == "0" ? "" : read_seconds(end, time);
+    value = time.value_or(Seconds(0)).raw();
+    return problem;
+  };
+  std::string problem = read_end(text.substr(0, dots), range.from, range.from_share);
+  if (problem.empty()) {
+    problem = read_end(text.substr(dots + 2), range.to, range.to_share);
+  }
+  if (problem.empty() && range.from_share == range.to_share && range.from >= range.to) {
+    problem = "\"" + text + "\" ends before it starts";
+  }
+  target = range;
+  return problem;
+}
+
+std::string read_schedule(const std::string& text, PlannerOptions& options) {
+  const bool named = text.find_first_of("./") == std::string::npos;
+  if (std::error_code unreadable; !named || std::filesystem::exists(text, unreadable)) {
+    if (!value_in(kScheduleNames, text)) {
+      options.schedule_file = text;
+      return "";
+    }
+  }
+  return read_names(text, kScheduleNames, options.space.schedules);
 }
 
 std::string read_date(const std::string& text, std::string& target) {

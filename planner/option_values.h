@@ -19,6 +19,10 @@ std::string read_share(const std::string& text, double& target);
 std::string read_amount(const std::string& text, double low, double high, std::optional<double>& target);
 /// "3.2", "3.2 s" or "3200 ms".
 std::string read_seconds(const std::string& text, std::optional<Seconds>& target);
+/// "1.2s..1.5s", "..10%", "90%..": seconds or shares of a step, each end may be left out.
+std::string read_time_range(const std::string& text, std::optional<TimeRange>& target);
+/// Names of schedules, or the file that orders the passes of one.
+std::string read_schedule(const std::string& text, PlannerOptions& options);
 /// "2024" or "2024-06" or "2024-06-30".
 std::string read_date(const std::string& text, std::string& target);
 /// "lora", "lora:rank=16:targets=q+v", "qlora:...".

@@ -170,6 +170,12 @@ void check_required(const PlannerOptions& options, std::vector<std::string>& pro
   if (options.cluster.empty()) {
     problems.push_back("--cluster is missing: a shipped name (tpplan clusters lists them), a file, or NODESxGPUSxGPU");
   }
+  if (!options.schedule_file.empty() && options.command != "simulate") {
+    problems.push_back("--schedule: " + options.command + " takes names; simulate takes a file");
+  }
+  if (options.command == "simulate" && options.space.schedules.size() > 1) {
+    problems.push_back("--schedule: simulate runs one schedule at a time");
+  }
   if (one_layout && options.layout.empty()) {
     problems.push_back("--layout is missing: the layout to " + options.command +
                        ", such as \"tp=8 pp=4 micro-batch=1\"");

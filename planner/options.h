@@ -16,6 +16,12 @@ enum class ColorMode : std::uint8_t { automatic, always, never };
 enum class OutputFormat : std::uint8_t { table, json, jsonl, csv, markdown, html };
 enum class HelpPage : std::uint8_t { none, brief, full };
 
+/// Part of a step, each end in seconds or as a share of the step.
+struct TimeRange {
+  double from = 0, to = 1;
+  bool from_share = true, to_share = true;
+};
+
 /// What the user typed, checked word by word but not yet loaded: names of files are still names. Members left empty
 /// were not given.
 struct PlannerOptions {
@@ -69,10 +75,13 @@ struct PlannerOptions {
   std::string leave_out;
   bool from = false;  ///< clusters --from
   bool detect = false;
-  bool man = false;     ///< help --man
-  std::string names;    ///< completion --names
-  std::string trace;    ///< simulate: file for the trace
-  std::string what_if;  ///< simulate
+  bool man = false;                 ///< help --man
+  std::string names;                ///< completion --names
+  std::string trace;                ///< simulate: file for the trace
+  std::string what_if;              ///< simulate
+  std::string schedule_file;        ///< simulate: order of passes, instead of a name of --schedule
+  std::string replay;               ///< simulate: profiler trace to compare with
+  std::optional<TimeRange> window;  ///< simulate: the part that is drawn
 
   CapacityOptions capacity;  ///< report
 };

@@ -6,9 +6,11 @@
 #include <exception>
 #include <memory>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
 
 #include "cost-model/memory_replay.h"
+#include "cost-model/simulate.h"
 #include "planner/layout_scan.h"
 
 namespace tpplan {
@@ -114,7 +116,8 @@ SearchResult search(const Job& job, const SearchSpace& space, Objective objectiv
   result.stats = seen.stats();
   for (const LayoutScan::Ranked& ranked : seen.best()) {
     if (result.plans.size() == top_k) {
-      break;
+      result.next.push_back(ranked.layout);
+      continue;
     }
     Plan plan = plan_of(job, ranked.layout);
     if (plan.fits != Fits::no) {
@@ -130,6 +133,7 @@ SearchResult search(const Job& job, const SearchSpace& space, Objective objectiv
     });
   }
   mark_ties(result.plans, objective);
+  result.left_out_bound = seen.left_out_bound();
   if (!result.plans.empty() || (result.stats.ranked > 0 && top_k == 0)) {
     result.closest.reset();
   } else if (!result.closest && seen.closest()) {
@@ -155,6 +159,70 @@ std::vector<Plan> undominated_plans(const Job& job, const SearchSpace& space, in
     }
   }
   return plans;
+}
+
+namespace {
+
+/// Seconds of one simulated step; 0 where its schedule does not exist for the layout's numbers.
+double simulated_seconds(Simulator& simulator, const Job& job, const Layout& layout) {
+  try {
+    return simulator.run(job, layout, Detail::times).makespan;
+  } catch (const std::invalid_argument&) {
+    return 0;
+  }
+}
+
+}  // namespace
+
+void simulate_plans(const Job& job, SearchResult& result) {
+  const auto start = std::chrono::steady_clock::now();
+  SearchStats& stats = result.stats;
+  Simulator simulator;
+  std::vector<double> fastest;  // as many as there are plans, in ascending order
+  for (Plan& plan : result.plans) {
+    plan.simulated_s = simulated_seconds(simulator, job, plan.layout);
+    if (plan.simulated_s > 0) {
+      fastest.push_back(plan.simulated_s);
+    }
+  }
+  stats.simulated = static_cast<int>(fastest.size());
+  std::sort(fastest.begin(), fastest.end());
+  struct Candidate {
+    double bound;
+    Layout layout;
+  };
+  std::vector<Candidate> candidates;
+  for (const Layout& layout : result.next) {
+    candidates.push_back({estimate(job, layout).step.lower_bound.raw(), layout});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
+  double best = fastest.empty() ? 0 : fastest.front();
+  for (const Candidate& candidate : candidates) {
+    if (fastest.empty() || candidate.bound >= fastest.back()) {
+      break;
+    }
+    const double seconds = simulated_seconds(simulator, job, candidate.layout);
+    if (seconds <= 0) {
+      continue;
+    }
+    ++stats.simulated;
+    if (seconds < best) {
+      Plan plan = plan_of(job, candidate.layout);
+      plan.simulated_s = seconds;
+      if (plan.fits == Fits::no) {
+        continue;
+      }
+      best = seconds;
+      result.fastest_simulated = std::move(plan);
+    }
+    if (seconds < fastest.back()) {
+      fastest.back() = seconds;
+      std::sort(fastest.begin(), fastest.end());
+    }
+  }
+  stats.simulation_certain = !fastest.empty() && result.left_out_bound >= fastest.back();
+  stats.simulate_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace tpplan

@@ -49,6 +49,7 @@ struct Plan {
   /// intervals overlap. Plans of one search share profile and links, and with them most of the error, so a quarter of
   /// the profile's 80 % width is taken.
   bool tied_with_previous = false;
+  double simulated_s = 0;  ///< seconds of the step as simulate_plans() has it; 0: not simulated
 };
 
 /// A layout priced as it is shown: where the profile asks for it, the reserved memory comes from a replay of the
@@ -62,6 +63,9 @@ struct SearchStats {
   std::int64_t out_of_memory = 0;
   std::int64_t ranked = 0;
   double seconds = 0;
+  int simulated = 0;                ///< layouts
+  bool simulation_certain = false;  ///< no layout that was not simulated could be among the fastest by simulation
+  double simulate_seconds = 0;
   [[nodiscard]] std::int64_t rejected_total() const;
   [[nodiscard]] std::int64_t costed() const { return enumerated - rejected_total(); }
 };
@@ -69,7 +73,10 @@ struct SearchStats {
 struct SearchResult {
   std::vector<Plan> plans;  ///< best first, at most top_k
   SearchStats stats;
-  std::optional<Plan> closest;  ///< when nothing fits: the legal layout that needs least memory
+  std::optional<Plan> closest;            ///< when nothing fits: the legal layout that needs least memory
+  std::vector<Layout> next;               ///< the layouts that follow the plans, some
+  double left_out_bound = 0;              ///< lower bound of the step time of all ranked layouts that are in neither
+  std::optional<Plan> fastest_simulated;  ///< when simulation puts a layout of `next` before every plan
 };
 
 /// Exhaustive search: enumerates, applies the rules, prices every legal layout (time and memory), sorts by the
@@ -83,5 +90,9 @@ SearchResult search(const Job& job, const SearchSpace& space, Objective objectiv
 /// fullest GPU, by step time. `stats` receives what was done.
 std::vector<Plan> undominated_plans(const Job& job, const SearchSpace& space, int threads, SearchStats& stats,
                                     const std::function<void(double)>& progress = {});
+/// Simulates the plans of a search, and of the layouts after them those, in order of their lower bounds, that could be
+/// among as many fastest ones: once the next bound is no less than the slowest of them, none can. Plans keep their
+/// order, which is that of the estimate; `fastest_simulated` names a layout that the order passes over.
+void simulate_plans(const Job& job, SearchResult& result);
 
 }  // namespace tpplan

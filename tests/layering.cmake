@@ -14,9 +14,9 @@ set(allowed_examples cost-model planner comm-bench)
 set(exception "planner/commands/sweep_mpi.cpp -> comm-bench/mpi_session.h")
 
 # Third party: pattern of its includes; pattern of the files that may have them (tests and examples apart).
-set(third_parties json json_fwd eigen boost mpi cuda doctest)
+set(third_parties json json_fwd eigen boost mpi cuda zlib doctest)
 set(includes_json "^nlohmann/json\\.hpp$")
-set(files_json "^(cost-model/(spec_reader|[a-z_]+_json)|planner/(report|export|commands)/[a-z0-9_]+|planner/(report|export)|comm-bench/samples)\\.cpp$")
+set(files_json "^(cost-model/(spec_reader|[a-z_]+_json)|planner/(report|export|commands)/[a-z0-9_]+|planner/(report|export)|planner/import/kineto_json|comm-bench/samples)\\.cpp$")
 set(includes_json_fwd "^nlohmann/json_fwd\\.hpp$")
 set(files_json_fwd "^(cost-model|planner|comm-bench)/[a-z0-9_/]+\\.(h|cpp)$")
 set(includes_eigen "^(Eigen|eigen3)/")
@@ -27,6 +27,9 @@ set(includes_mpi "^mpi(-ext)?\\.h$")
 set(files_mpi "^comm-bench/mpi_[a-z0-9_]+\\.(h|cpp)$")
 set(includes_cuda "^(cuda|cublas|cudnn|nccl|nvml|nvrtc)[A-Za-z0-9_]*\\.h$")
 set(files_cuda "^comm-bench/[a-z0-9_]*(cuda|nccl|compute)[a-z0-9_]*\\.(h|cpp)$")
+# Profiler traces: compressed, and too large to read into a tree.
+set(includes_zlib "^zlib\\.h$")
+set(files_zlib "^planner/import/kineto_json\\.cpp$")
 set(includes_doctest "^doctest/")
 set(files_doctest "^$")
 

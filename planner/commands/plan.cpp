@@ -86,6 +86,7 @@ int run_plan(const PlannerOptions& options, std::ostream& out, std::ostream& err
     ProgressLine progress(err);
     result = search(job, space, options.objective, options.top, options.jobs,
                     [&progress](double share) { progress.update(share); });
+    simulate_plans(job, result);
   }
 
   PlanReport report{.job = job, .result = result, .objective = options.objective, .assumed = std::move(assumed)};
@@ -111,7 +112,8 @@ int run_plan(const PlannerOptions& options, std::ostream& out, std::ostream& err
   err << notes;
   if (options.timing) {
     err << "tpplan: loaded in " << tpplan::format(load_seconds) << ", searched in "
-        << tpplan::format(Seconds(result.stats.seconds)) << "\n";
+        << tpplan::format(Seconds(result.stats.seconds)) << ", simulated " << result.stats.simulated << " layouts in "
+        << tpplan::format(Seconds(result.stats.simulate_seconds)) << "\n";
   }
   return result.plans.empty() ? 1 : 0;
 }

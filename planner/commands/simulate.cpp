@@ -2,16 +2,21 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 #include <ostream>
+#include <string_view>
+#include <vector>
 
 #include "cost-model/simulate.h"
 #include "planner/inputs.h"
-#include "planner/report/gantt.h"
+#include "planner/report/gantt_svg.h"
 #include "planner/report/json_writer.h"
 #include "planner/report/output.h"
 #include "planner/report/plan_report.h"
+#include "planner/report/replay_report.h"
 #include "planner/report/terminal.h"
 #include "planner/report/text_table.h"
 #include "planner/report/trace.h"
@@ -26,6 +31,8 @@ struct Simulated {
   const Job& job;
   const Plan& plan;
   std::string what_if;
+  std::string order;      ///< file of the order of passes; empty: that of the layout's schedule
+  TimeWindow window;      ///< to draw
   SimulatedStep planned;  ///< without the what-if
   SimulatedStep step;
 };
@@ -42,6 +49,32 @@ double idle_share(const SimulatedStep& step, const SimulatedRank& rank) {
   return step.passes_end > 0 ? 1 - rank.passes / step.passes_end : 0;
 }
 
+/// "stage 1 with 61.2 GiB allocated at 3.41 s, in BW 4: activations 40.1 GiB, optimizer 12.0 GiB, weights 6.0 GiB".
+std::string peak_text(const SimulatedStep& step, const SimulatedRank& rank) {
+  const auto& peak = rank.peak;
+  std::string text = "stage " + std::to_string(peak.parts.stage) + " with " + format(peak.parts.allocated()) +
+                     " allocated at " + format(Seconds(peak.at));
+  if (peak.in_pass) {
+    text += ", in " + to_text(peak.pass, step.schedule.chunks);
+  }
+  text += " (" + std::string(kMoments[peak.parts.moment]) + ")";
+  std::vector<const MemoryTermRow*> terms;
+  for (const MemoryTermRow& term : kMemoryTerms) {
+    const bool allocated = term.key != "allocator_slack" && term.key != "context";
+    if (allocated && (peak.parts.*term.field).raw() > 0) {
+      terms.push_back(&term);
+    }
+  }
+  std::stable_sort(terms.begin(), terms.end(), [&peak](const MemoryTermRow* a, const MemoryTermRow* b) {
+    return peak.parts.*a->field > peak.parts.*b->field;
+  });
+  constexpr std::size_t kTold = 3;
+  for (std::size_t i = 0; i < std::min(kTold, terms.size()); ++i) {
+    text += (i == 0 ? ": " : ", ") + std::string(terms[i]->key) + " " + format(peak.parts.*terms[i]->field);
+  }
+  return text;
+}
+
 std::string simulation_table(const Simulated& simulated, const Terminal& terminal) {
   const auto& step = simulated.step;
   const auto& estimated = simulated.plan.estimate.step;
@@ -54,6 +87,10 @@ std::string simulation_table(const Simulated& simulated, const Terminal& termina
   text += "estimated step   " + format(estimated.total()) + " (" +
           signed_percent(estimated.total().raw() / simulated.planned.makespan - 1) + " against the simulation" +
           (simulated.what_if.empty() ? "" : " as planned") + "), lower bound " + format(estimated.lower_bound) + "\n";
+  if (!simulated.order.empty()) {
+    text += "  of the estimate, passes are in the order of " +
+            std::string(name_in(kScheduleNames, simulated.plan.layout.schedule)) + ", not of " + simulated.order + "\n";
+  }
   text += "passes end at    " + format(Seconds(step.passes_end)) +
           "; then reduction, optimizer and fixed time of a step\n\n";
   TextTable table;
@@ -71,8 +108,13 @@ std::string simulation_table(const Simulated& simulated, const Terminal& termina
                           brief_number(rank.most_activations_at), gib(rank.memory.total())});
   }
   text += table.render(terminal);
+  const auto fullest =
+      std::max_element(step.ranks.begin(), step.ranks.end(), [](const SimulatedRank& a, const SimulatedRank& b) {
+        return a.peak.parts.allocated() < b.peak.parts.allocated();
+      });
+  text += "fullest: " + peak_text(step, *fullest) + "\n";
   text += "idle: share of the time until the last pass ends in which the stage runs none\n\n";
-  return text + text_gantt(step, terminal.width);
+  return text + text_gantt(step, terminal.width, simulated.window);
 }
 
 std::string simulation_json(const Simulated& simulated) {
@@ -97,10 +139,79 @@ std::string simulation_json(const Simulated& simulated) {
         .field("activation_bytes", rank.most_activations.raw())
         .field("activation_peak_s", rank.most_activations_at);
     json.field("allocated_bytes", rank.memory.allocated().raw()).field("total_bytes", rank.memory.total().raw());
+    json.field("peak_bytes", rank.peak.parts.allocated().raw())
+        .field("peak_s", rank.peak.at)
+        .field("peak_moment", kMoments[rank.peak.parts.moment]);
+    json.field("peak_pass", rank.peak.in_pass ? to_text(rank.peak.pass, step.schedule.chunks) : std::string());
     json.end_object();
   }
   json.end_array().end_object();
   return json.text();
+}
+
+}  // namespace
+
+namespace {
+
+/// The order of passes of --schedule FILE, checked against the layout. Throws SpecError or UsageError.
+std::optional<PipelineSchedule> given_schedule(const PlannerOptions& options, const Job& job, const Layout& layout) {
+  if (options.schedule_file.empty()) {
+    return std::nullopt;
+  }
+  PipelineSchedule schedule = load_schedule(options.schedule_file);
+  std::vector<std::string> problems;
+  const auto compare = [&](std::string_view what, std::int64_t ordered, std::string_view key, std::int64_t planned) {
+    if (ordered != planned) {
+      problems.push_back(options.schedule_file + " orders " + std::to_string(ordered) + " " + std::string(what) +
+                         ", the layout has " + std::string(key) + " " + std::to_string(planned));
+    }
+  };
+  compare("pipeline ranks", schedule.size(), "pp", layout.pp);
+  compare("micro-batches", schedule.micro_batches, "micro-batches",
+          job.training.global_batch / (std::int64_t{layout.dp} * layout.micro_batch));
+  if (schedule.placement == StagePlacement::looped) {
+    compare("chunks per rank", schedule.chunks, "vpp", layout.vpp);
+  }
+  if (!problems.empty()) {
+    throw UsageError(problems, "simulate");
+  }
+  return schedule;
+}
+
+TimeWindow window_of(const PlannerOptions& options, const SimulatedStep& step) {
+  const TimeRange range = options.window.value_or(TimeRange{});
+  const double end = end_of(step);
+  return {range.from_share ? range.from * end : range.from, range.to_share ? range.to * end : range.to};
+}
+
+bool wants_drawing(const PlannerOptions& options) {
+  constexpr std::string_view kSuffix = ".svg";
+  const std::string& name = options.output;
+  return !options.format && name.size() > kSuffix.size() &&
+         name.compare(name.size() - kSuffix.size(), kSuffix.size(), kSuffix) == 0;
+}
+
+/// Compares a trace instead of drawing the step.
+int run_replay(const PlannerOptions& options, const Job& job, const Layout& layout, std::ostream& out,
+               std::ostream& err) {
+  const KinetoTrace trace = read_kineto(options.replay);
+  if (trace.world > 0 && trace.world != job.cluster.gpus()) {
+    err << "tpplan: warning: the trace is of " << trace.world << " GPUs, the cluster has " << job.cluster.gpus()
+        << "\n";
+  }
+  const Replay replay{trace, totals_of(trace), simulated_totals(job, layout, trace.rank)};
+  if (chosen_format(options) == OutputFormat::json) {
+    JsonWriter json;
+    json.begin_object();
+    json.field("schema_version", kSchemaVersion);
+    write_replay(json, replay);
+    json.end_object();
+    write_result(options, json.text(), out);
+  } else {
+    const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
+    write_result(options, replay_table(replay, terminal), out);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -111,7 +222,10 @@ int run_simulate(const PlannerOptions& options, std::ostream& out, std::ostream&
   Job job = job_from(options, &assumed, &file_warnings);
   err << file_warnings;
   const int world = job.cluster.gpus();
-  const Layout layout = parse_layout(options.layout, world, usual_layout(job), &job.training.layers_per_stage);
+  Layout layout = parse_layout(options.layout, world, usual_layout(job), &job.training.layers_per_stage);
+  if (!options.space.schedules.empty()) {
+    layout.schedule = options.space.schedules.front();
+  }
   const Perturbation perturbation = parse_what_if(options.what_if, world);
   const auto broken = broken_rules(job, layout);
   if (!broken.empty()) {
@@ -122,19 +236,27 @@ int run_simulate(const PlannerOptions& options, std::ostream& out, std::ostream&
     err << "tpplan: this layout cannot run; tpplan explain says more\n";
     return 1;
   }
+  if (!options.replay.empty()) {
+    return run_replay(options, job, layout, out, err);
+  }
+  const auto given = given_schedule(options, job, layout);
+  const PipelineSchedule* schedule = given ? &*given : nullptr;
   const Plan plan = plan_of(job, layout);
-  Simulated simulated{job, plan, options.what_if, simulate(job, layout), {}};
-  simulated.step = options.what_if.empty() ? simulated.planned : simulate(job, layout, perturbation);
+  Simulated simulated{job, plan, options.what_if, options.schedule_file, {}, simulate(job, layout, {}, schedule), {}};
+  simulated.step = options.what_if.empty() ? simulated.planned : simulate(job, layout, perturbation, schedule);
+  simulated.window = window_of(options, simulated.step);
   const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
   if (!options.trace.empty()) {
     std::string note;
     write_file(options.trace, chrome_trace(simulated.step, note));
     err << note;
   }
-  write_result(
-      options,
-      chosen_format(options) == OutputFormat::json ? simulation_json(simulated) : simulation_table(simulated, terminal),
-      out);
+  if (wants_drawing(options)) {
+    write_result(options, gantt_svg(simulated.step, to_text(layout), simulated.window), out);
+  } else {
+    const bool json = chosen_format(options) == OutputFormat::json;
+    write_result(options, json ? simulation_json(simulated) : simulation_table(simulated, terminal), out);
+  }
   if (plan.fits == Fits::no) {
     err << "tpplan: warning: this layout does not fit into the GPUs' memory; tpplan explain says what would\n";
     return 1;

@@ -26,32 +26,46 @@ std::size_t letter_of(const SimulatedOperation& operation) {
 }
 
 bool drawn(const SimulatedOperation& operation) {
-  return operation.kind != SimulatedKind::transfer && operation.kind != SimulatedKind::wait;
+  return operation.kind == SimulatedKind::pass || operation.kind == SimulatedKind::gather ||
+         operation.kind == SimulatedKind::reduce || operation.kind == SimulatedKind::optimizer;
 }
 
 }  // namespace
 
-std::string text_gantt(const SimulatedStep& step, int width) {
-  const std::string first = "stage ";
-  const std::size_t digits = std::to_string(step.ranks.size() - 1).size();
-  const auto columns =
-      static_cast<std::size_t>(std::max(kNarrowest, width - static_cast<int>(first.size() + digits + 4)));
+double end_of(const SimulatedStep& step) {
   double end = 0;
   for (const auto& rank : step.ranks) {
     end = std::max(end, rank.end);
   }
-  const double bin = end > 0 ? end / static_cast<double>(columns) : 1;
+  return end;
+}
+
+TimeWindow within(const SimulatedStep& step, TimeWindow window) {
+  const double end = end_of(step);
+  window.from = std::clamp(window.from, 0.0, end);
+  window.to = window.to > window.from ? std::min(window.to, end) : end;
+  return window.to > window.from ? window : TimeWindow{0, end > 0 ? end : 1};
+}
+
+std::string text_gantt(const SimulatedStep& step, int width, TimeWindow window) {
+  const std::string first = "stage ";
+  const std::size_t digits = std::to_string(step.ranks.size() - 1).size();
+  const auto columns =
+      static_cast<std::size_t>(std::max(kNarrowest, width - static_cast<int>(first.size() + digits + 4)));
+  const TimeWindow shown = within(step, window);
+  const double bin = (shown.to - shown.from) / static_cast<double>(columns);
   using Times = std::array<double, kLetters.size()>;
   std::vector<std::vector<Times>> spent(step.ranks.size(), std::vector<Times>(columns, Times{}));
   for (const auto& operation : step.operations) {
-    if (!drawn(operation)) {
+    if (!drawn(operation) || operation.end <= shown.from || operation.start >= shown.to) {
       continue;
     }
     auto& row = spent[static_cast<std::size_t>(operation.rank)];
-    const auto from = std::min(columns - 1, static_cast<std::size_t>(operation.start / bin));
-    const auto to = std::min(columns - 1, static_cast<std::size_t>(operation.end / bin));
+    const auto from =
+        std::min(columns - 1, static_cast<std::size_t>(std::max(0.0, operation.start - shown.from) / bin));
+    const auto to = std::min(columns - 1, static_cast<std::size_t>((operation.end - shown.from) / bin));
     for (std::size_t column = from; column <= to; ++column) {
-      const double left = static_cast<double>(column) * bin;
+      const double left = shown.from + static_cast<double>(column) * bin;
       const double inside = std::min(operation.end, left + bin) - std::max(operation.start, left);
       // Communication shows where nothing computes.
       const bool compute = operation.stream == StreamKind::compute;
@@ -73,9 +87,11 @@ std::string text_gantt(const SimulatedStep& step, int width) {
     }
     text += "\n";
   }
-  const std::string total = format(Seconds(end));
-  const std::size_t gap = columns > total.size() + 1 ? columns - total.size() - 1 : 1;
-  text += std::string(first.size() + digits + 2, ' ') + "0" + std::string(gap, ' ') + total + "\n";
+  const std::string left = shown.from > 0 ? format(Seconds(shown.from)) : "0";
+  const std::string right = format(Seconds(shown.to));
+  const std::size_t used = left.size() + right.size();
+  text += std::string(first.size() + digits + 2, ' ') + left + std::string(columns > used ? columns - used : 1, ' ') +
+          right + "\n";
   text += "F forward, B backward, W weight gradient, g gather, r reduce, o optimizer, . idle\n";
   return text;
 }

@@ -64,6 +64,12 @@ void write_plan(JsonWriter& json, const Job& job, const Plan& plan, std::size_t 
   json.field("step_time_s", seconds);
   json.field("step_time_low_s", interval80(seconds, step.step_error).low);
   json.field("step_time_high_s", interval80(seconds, step.step_error).high);
+  json.key("simulated_step_time_s");
+  if (plan.simulated_s > 0) {
+    json.value(plan.simulated_s);
+  } else {
+    json.null();
+  }
   json.field("tokens_per_s", tokens).field("tokens_per_s_per_gpu", tokens / job.cluster.gpus());
   json.field("mfu", mfu(job, plan.layout, step));
   json.key("breakdown_s");
@@ -174,8 +180,10 @@ void write_search(JsonWriter& json, const SearchStats& stats, bool timing, Secon
   }
   json.end_object();
   json.field("out_of_memory", stats.out_of_memory).field("ranked", stats.ranked);
+  json.field("simulated", stats.simulated).field("simulation_certain", stats.simulation_certain);
   if (timing) {
     json.field("seconds", stats.seconds).field("load_seconds", load_seconds.raw());
+    json.field("simulate_seconds", stats.simulate_seconds);
   }
   json.end_object();
 }

@@ -29,7 +29,12 @@ std::string searched_line(const SearchStats& stats) {
     }
     line += counts.size() > kRulesShown ? ", ...), " : "), ";
   }
-  return line + with_separators(stats.out_of_memory) + " out of memory, " + with_separators(stats.ranked) + " ranked";
+  line += with_separators(stats.out_of_memory) + " out of memory, " + with_separators(stats.ranked) + " ranked";
+  if (stats.simulated > 0) {
+    line += ", " + with_separators(stats.simulated) + " simulated";
+    line += stats.simulation_certain ? " (no other can be among the fastest)" : "";
+  }
+  return line;
 }
 
 std::string job_line(const Job& job) {

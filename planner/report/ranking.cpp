@@ -79,6 +79,10 @@ std::vector<RankingColumn> layout_columns() {
 std::vector<RankingColumn> result_columns() {
   return {
       {{"step s", true, 98}, "", [](const Job&, const Plan& p) { return brief_number(p.estimate.step.total().raw()); }},
+      {{"sim s", true, 44},
+       "simulated",
+       [](const Job&, const Plan& p) { return p.simulated_s > 0 ? brief_number(p.simulated_s) : std::string("-"); },
+       "-"},
       {{"+-%", true, 45},
        "interval",
        [](const Job&, const Plan& p) { return std::to_string(std::lround(p.estimate.step.step_error * 100)) + "%"; }},
@@ -186,6 +190,15 @@ std::vector<std::string> ranking_notes(const PlanReport& report) {
   std::vector<std::string> notes{
       "step s: seconds of one optimizer step (interval +-: 80 %); GiB: device memory of the fullest GPU, of " +
       one_decimal(report.job.cluster.gpu.usable.raw() / kGib) + " (1 GiB = 2^30 bytes)"};
+  if (any(plans, [](const Plan& plan) { return plan.simulated_s > 0; })) {
+    std::string note = "sim s: the same step simulated event by event; all other figures are the estimate's";
+    if (report.result.fastest_simulated) {
+      const Plan& fastest = *report.result.fastest_simulated;
+      note += ". Simulation would put first, at " + brief_number(fastest.simulated_s) +
+              " s, a layout that is not shown: " + to_text(fastest.layout);
+    }
+    notes.push_back(std::move(note));
+  }
   if (any(plans, [](const Plan& plan) { return plan.tied_with_previous; })) {
     notes.emplace_back("= tied with the plan above: the difference is within the uncertainty of the prediction");
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "planner/report/json_writer.h"
 
@@ -21,8 +22,15 @@ std::string microseconds(std::int64_t ns) {
 
 int thread_of(StreamKind kind) { return static_cast<int>(kind) + 1; }
 
-constexpr std::array<std::string_view, 6> kKindNames{
-    "", "send", "wait for send", "gather parameters", "reduce gradients", "optimizer"};
+constexpr std::array<std::string_view, 9> kKindNames{"",
+                                                     "send",
+                                                     "wait for send",
+                                                     "gather parameters",
+                                                     "reduce gradients",
+                                                     "optimizer",
+                                                     "clip gradients",
+                                                     "copy",
+                                                     "data loading and other fixed time"};
 
 /// One event a line, commas between them.
 class EventList {
@@ -41,10 +49,14 @@ class EventList {
   std::string text_;
 };
 
-std::string slice(const std::string& name, const SimulatedOperation& operation, const std::string& args) {
-  const std::int64_t start = nanoseconds(operation.start);
+std::string slice(const std::string& name, double from, double to, const std::string& args) {
+  const std::int64_t start = nanoseconds(from);
   return R"("name":)" + json_quoted(name) + R"(,"ts":)" + microseconds(start) + R"(,"dur":)" +
-         microseconds(nanoseconds(operation.end) - start) + R"(,"args":{)" + args + "}";
+         microseconds(nanoseconds(to) - start) + R"(,"args":{)" + args + "}";
+}
+
+std::string slice(const std::string& name, const SimulatedOperation& operation, const std::string& args) {
+  return slice(name, operation.start, operation.end, args);
 }
 
 std::string pass_arguments(const Pass& pass) {
@@ -63,10 +75,17 @@ void describe_stages(const SimulatedStep& step, EventList& events) {
   }
 }
 
-void add_counter(int r, double at, Bytes activations, Bytes states, EventList& events) {
+/// Bytes that a rank holds, by owner, from a moment on.
+void add_counter(int r, const MemorySample& sample, const MemoryEstimate& resident, EventList& events) {
+  const auto series = [](std::string_view name, Bytes bytes) {
+    return "\"" + std::string(name) + "\":" + shortest(bytes.raw());
+  };
   events.add("C", r, 0,
-             R"("name":"memory","ts":)" + microseconds(nanoseconds(at)) + R"(,"args":{"activations":)" +
-                 shortest(activations.raw()) + R"(,"states":)" + shortest(states.raw()) + "}");
+             R"("name":"memory","ts":)" + microseconds(nanoseconds(sample.at)) + R"(,"args":{)" +
+                 series("activations", sample.activations) + "," + series("layer in work", sample.working) + "," +
+                 series("loss", sample.loss) + "," +
+                 series("communication and gathered", sample.communication + sample.gathered) + "," +
+                 series("states", resident.weights + resident.gradients + resident.optimizer) + "}");
 }
 
 /// Micro-batches at the start and at the end of a step that are shown.
@@ -77,9 +96,12 @@ struct Shown {
 
 Shown shown_of(const SimulatedStep& step, std::size_t most_events) {
   const int total = step.schedule.micro_batches;
-  std::size_t events = 0;
+  std::size_t events = step.parts.size();
   for (const auto& operation : step.operations) {
-    events += operation.kind == SimulatedKind::transfer ? 4 : 2;  // slices and flows, or a slice and a counter
+    events += operation.kind == SimulatedKind::transfer ? 4 : 1;  // slices and flows
+  }
+  for (const auto& rank : step.ranks) {
+    events += rank.samples.size();
   }
   if (events <= most_events) {
     return {total, 0, total};
@@ -87,6 +109,51 @@ Shown shown_of(const SimulatedStep& step, std::size_t most_events) {
   const auto per_micro_batch = std::max<std::size_t>(1, events / static_cast<std::size_t>(total));
   const int shown = std::clamp(static_cast<int>(most_events / per_micro_batch), 2, total);
   return {shown - shown / 2, shown / 2, total};
+}
+
+bool of_micro_batch(const SimulatedOperation& operation) {
+  return operation.kind == SimulatedKind::pass || operation.kind == SimulatedKind::transfer ||
+         operation.kind == SimulatedKind::wait;
+}
+
+bool is_shown(const Shown& shown, const SimulatedOperation& operation) {
+  return !of_micro_batch(operation) || shown.has(operation.pass.micro_batch) ||
+         (operation.pass.with_next && shown.has(operation.beside.micro_batch));
+}
+
+/// Time between the micro-batches shown at the start and those shown at the end, per rank.
+struct Gap {
+  double from = 0, to = 0;
+  [[nodiscard]] bool has(double at) const { return at > from && at < to; }
+};
+
+std::vector<Gap> gaps_of(const SimulatedStep& step, const Shown& shown) {
+  std::vector<Gap> gaps(step.ranks.size(), Gap{0, step.makespan});
+  for (const auto& operation : step.operations) {
+    if (operation.kind != SimulatedKind::pass) {
+      continue;
+    }
+    auto& gap = gaps[static_cast<std::size_t>(operation.rank)];
+    if (operation.pass.micro_batch < shown.first) {
+      gap.from = std::max(gap.from, operation.end);
+    } else if (is_shown(shown, operation)) {
+      gap.to = std::min(gap.to, operation.start);
+    }
+  }
+  for (auto& gap : gaps) {
+    gap.to = shown.first == shown.total ? gap.from : gap.to;
+  }
+  return gaps;
+}
+
+void add_parts(const SimulatedStep& step, const Shown& shown, const std::vector<Gap>& gaps, EventList& events) {
+  for (const auto& part : step.parts) {
+    const auto& pass = step.operations[part.operation];
+    if (is_shown(shown, pass) && !gaps[static_cast<std::size_t>(pass.rank)].has(pass.start)) {
+      const std::string name(part.name.empty() ? kStreamKinds[static_cast<std::size_t>(part.stream)].name : part.name);
+      events.add("X", pass.rank, thread_of(part.stream), slice(name, part.start, part.end, pass_arguments(pass.pass)));
+    }
+  }
 }
 
 }  // namespace
@@ -117,41 +184,27 @@ std::string chrome_trace(const SimulatedStep& step, std::string& note, std::size
   EventList events;
   describe_stages(step, events);
   events.add("i", 0, 1, R"("name":"step begins","ts":0.000,"s":"g")");
-  std::vector<Bytes> kept(step.ranks.size());
+  const auto gaps = gaps_of(step, shown);
   for (std::size_t r = 0; r < step.ranks.size(); ++r) {
-    const auto& memory = step.ranks[r].memory;
-    add_counter(static_cast<int>(r), 0, Bytes(0), memory.weights + memory.gradients + memory.optimizer, events);
+    for (const auto& sample : step.ranks[r].samples) {
+      if (!gaps[r].has(sample.at)) {
+        add_counter(static_cast<int>(r), sample, step.ranks[r].memory, events);
+      }
+    }
   }
   int flow = 0;
   for (const auto& operation : step.operations) {
-    const bool of_micro_batch = operation.kind == SimulatedKind::pass || operation.kind == SimulatedKind::transfer ||
-                                operation.kind == SimulatedKind::wait;
     const int r = operation.rank;
-    if (operation.kind == SimulatedKind::pass) {
-      const auto& rank = step.ranks[static_cast<std::size_t>(r)];
-      auto& held = kept[static_cast<std::size_t>(r)];
-      for (const Pass* pass : {&operation.pass, operation.pass.with_next ? &operation.beside : nullptr}) {
-        if (pass != nullptr && pass->kind != PassKind::backward) {
-          const Bytes chunk = rank.chunk_activations[static_cast<std::size_t>(pass->chunk)];
-          held += pass->kind == PassKind::forward ? chunk : -chunk;
-        }
-      }
-    }
-    if (of_micro_batch && !shown.has(operation.pass.micro_batch) &&
-        !(operation.pass.with_next && shown.has(operation.beside.micro_batch))) {
+    if (!is_shown(shown, operation) ||
+        (!of_micro_batch(operation) && gaps[static_cast<std::size_t>(r)].has(operation.start))) {
       continue;
     }
-    std::string args = of_micro_batch ? pass_arguments(operation.pass) : std::string();
+    std::string args = of_micro_batch(operation) ? pass_arguments(operation.pass) : std::string();
     if (operation.kind == SimulatedKind::transfer) {
       args += R"(,"bytes":)" + shortest(operation.bytes.raw());
     }
     const std::string name = operation_name(operation);
     events.add("X", r, thread_of(operation.stream), slice(name, operation, args));
-    if (operation.kind == SimulatedKind::pass) {
-      const auto& memory = step.ranks[static_cast<std::size_t>(r)].memory;
-      add_counter(r, operation.end, kept[static_cast<std::size_t>(r)],
-                  memory.weights + memory.gradients + memory.optimizer, events);
-    }
     if (operation.kind == SimulatedKind::transfer) {
       const int thread = thread_of(operation.stream == StreamKind::send_next ? StreamKind::receive_previous
                                                                              : StreamKind::receive_next);
@@ -163,6 +216,7 @@ std::string chrome_trace(const SimulatedStep& step, std::string& note, std::size
       events.add("f", operation.receiver, thread, arrow + R"(,"bp":"e")");
     }
   }
+  add_parts(step, shown, gaps, events);
   events.add("i", 0, 1, R"("name":"step ends","ts":)" + microseconds(nanoseconds(step.makespan)) + R"(,"s":"g")");
   return R"({"displayTimeUnit":"ms","traceEvents":[)" + events.text() + "\n]}\n";
 }

@@ -8,106 +8,12 @@
 #include <vector>
 
 #include "cost-model/spec_reader.h"
+#include "tests/cost-model/schedule_run.h"
 
 using namespace tpplan;
+using tests::execute;
 
 namespace {
-
-struct Run {
-  double makespan = 0;
-  double longest_idle = 0;  ///< most idle time of a rank between its first and last pass
-  double idle_of(double busy) const { return makespan - busy; }
-};
-
-/// Executes the passes in order, each as soon as what it needs is done. Independent of the simulator on purpose.
-class Executor {
- public:
-  Executor(const PipelineSchedule& schedule, PassTimes times)
-      : schedule_(schedule), times_(times), m_(static_cast<std::size_t>(schedule.micro_batches)) {
-    forward_.assign(static_cast<std::size_t>(schedule.depth()) * m_, -1);
-    backward_ = forward_;
-  }
-
-  Run run() {
-    const std::size_t ranks = schedule_.ranks.size();
-    std::vector<std::size_t> next(ranks, 0);
-    std::vector<double> free_at(ranks, 0), first(ranks, -1), busy(ranks, 0);
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t r = 0; r < ranks; ++r) {
-        const auto& passes = schedule_.ranks[r];
-        while (next[r] < passes.size()) {
-          const std::size_t together = passes[next[r]].with_next ? 2 : 1;
-          double start = free_at[r];
-          double time = 0;
-          bool ready = true;
-          for (std::size_t i = next[r]; i < next[r] + together; ++i) {
-            const double at = ready_at(r, passes[i]);
-            ready = ready && at >= 0;
-            start = std::max(start, at);
-            time += time_of(passes[i]);
-          }
-          if (!ready) {
-            break;
-          }
-          first[r] = first[r] < 0 ? start : first[r];
-          free_at[r] = start + time;
-          busy[r] += time;
-          for (std::size_t i = next[r]; i < next[r] + together; ++i) {
-            finish(r, passes[i], free_at[r]);
-          }
-          next[r] += together;
-          moved = true;
-        }
-      }
-    }
-    Run run;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      REQUIRE(next[r] == schedule_.ranks[r].size());
-      run.makespan = std::max(run.makespan, free_at[r]);
-      run.longest_idle = std::max(run.longest_idle, free_at[r] - first[r] - busy[r]);
-    }
-    return run;
-  }
-
- private:
-  [[nodiscard]] std::size_t cell(std::size_t stage, const Pass& pass) const {
-    return stage * m_ + static_cast<std::size_t>(pass.micro_batch);
-  }
-  [[nodiscard]] std::size_t stage_of(std::size_t r, const Pass& pass) const {
-    return static_cast<std::size_t>(schedule_.stage_of(static_cast<int>(r), pass.chunk));
-  }
-  /// When what the pass needs from elsewhere is there; negative: not yet known.
-  [[nodiscard]] double ready_at(std::size_t r, const Pass& pass) const {
-    const std::size_t stage = stage_of(r, pass);
-    if (pass.kind == PassKind::forward) {
-      return stage == 0 ? 0 : forward_[cell(stage - 1, pass)];
-    }
-    if (pass.kind == PassKind::weight) {
-      return backward_[cell(stage, pass)];
-    }
-    return static_cast<int>(stage) + 1 == schedule_.depth() ? forward_[cell(stage, pass)]
-                                                            : backward_[cell(stage + 1, pass)];
-  }
-  [[nodiscard]] double time_of(const Pass& pass) const {
-    const std::array<double, 4> times{times_.forward, times_.backward, times_.weight, times_.backward + times_.weight};
-    return times[static_cast<std::size_t>(pass.kind)];
-  }
-  void finish(std::size_t r, const Pass& pass, double end) {
-    if (pass.kind == PassKind::forward) {
-      forward_[cell(stage_of(r, pass), pass)] = end;
-    } else if (pass.kind != PassKind::weight) {
-      backward_[cell(stage_of(r, pass), pass)] = end;
-    }
-  }
-
-  const PipelineSchedule& schedule_;
-  PassTimes times_;
-  std::size_t m_;
-  std::vector<double> forward_, backward_;
-};
-
-Run execute(const PipelineSchedule& schedule, PassTimes times) { return Executor(schedule, times).run(); }
 
 PipelineSchedule make(Schedule schedule, int p, int m, int v = 1) {
   ScheduleRequest request;
@@ -212,6 +118,22 @@ TEST_CASE("generated ZB-H2 and ZB-V ranks never idle between their first and las
   }
 }
 
+TEST_CASE("groups of micro-batches change the order of interleaving and not its bubble") {
+  // Whole groups of g >= p micro-batches never stall a rank: (M + (p - 1) / v)(tf + tb), here 3; g = M runs chunk after chunk.
+  for (const int group : {4, 8, 16}) {
+    ScheduleRequest request;
+    request.ranks = 4;
+    request.chunks = 2;
+    request.micro_batches = 16;
+    request.group = group;
+    const auto schedule = make_schedule(Schedule::interleaved, request);
+    CHECK(first_problem(schedule).empty());
+    CHECK(execute(schedule, {0.5, 0.6, 0.4}).makespan == doctest::Approx((16 + 3.0 / 2) * 3));
+    // Warm-up: 2 (p - 1) chunks to fill the pipeline and (v - 1) g more, and the chunk in work.
+    CHECK(chunks_held(schedule).front() == std::min(2 * 3 + group + 1, 32));
+  }
+}
+
 TEST_CASE("generated DualPipe has the bubble of its authors' table") {
   // DeepSeek-V3 report, table 2: (p/2 - 1)(F&B + B - 3W); with one unit for F, B and W, F&B is 3 and B is 2.
   for (const int p : {2, 4, 8, 16}) {
@@ -228,6 +150,7 @@ TEST_CASE("a split schedule ordered by given times beats 1F1B in them") {
   ScheduleRequest request;
   request.ranks = 4;
   request.micro_batches = 16;
+  request.weight_share = 0.5;
   for (const PassTimes times : {PassTimes{1.0, 1.6, 0.5}, PassTimes{1.0, 1.0, 0.8}, PassTimes{0.7, 1.2, 0.9}}) {
     request.times = times;
     const double whole = execute(make(Schedule::f1b1, 4, 16), times).makespan;

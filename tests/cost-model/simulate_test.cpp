@@ -21,8 +21,6 @@ using tests::priced_job;
 
 namespace {
 
-constexpr auto kNone = OperationGraph::kNone;
-
 Layout layout_of(int tp, int pp, int dp, Schedule schedule, int vpp = 1) {
   Layout layout;
   layout.tp = tp;
@@ -57,121 +55,83 @@ std::string what_if_error(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("operations of a stream run in order and wait for what they need") {
-  OperationGraph graph;
-  const auto a = graph.add_stream();
-  const auto b = graph.add_stream();
-  const auto a1 = graph.add(a, Seconds(2));
-  const auto a2 = graph.add(a, Seconds(1));
-  const auto b1 = graph.add(b, Seconds(1));
-  const auto b2 = graph.add(b, Seconds(3));
-  graph.add_dependency(a1, b1);
-  graph.add_dependency(b1, a2);
-  Simulation simulation(graph);
-  for (int repeat = 0; repeat < 2; ++repeat) {
-    const Timeline& t = simulation.run();
-    CHECK(t.start[b1] == 2);
-    CHECK(t.start[a2] == 3);
-    CHECK(t.end[b2] == 6);
-    CHECK(t.makespan == 6);
-    CHECK(t.events == 8);
-  }
-}
-
-TEST_CASE("operations that wait for each other are refused") {
-  OperationGraph graph;
-  const auto first = graph.add(graph.add_stream(), Seconds(1));
-  const auto second = graph.add(graph.add_stream(), Seconds(1));
-  graph.add_dependency(first, second);
-  graph.add_dependency(second, first);
-  Simulation simulation(graph);
-  CHECK_THROWS_AS(simulation.run(), std::invalid_argument);
-}
-
-TEST_CASE("two flows on one port each get half of it") {
-  // 100 B at 10 B/s alone take 10 s; two of them share the port and take 20 s. The latency of 1 s is not shared.
-  OperationGraph graph;
-  const auto port = graph.add_link(BytesPerSecond(10));
-  const auto one = graph.add_flow(graph.add_stream(), Seconds(1), Bytes(100), port, kNone);
-  const auto two = graph.add_flow(graph.add_stream(), Seconds(1), Bytes(100), port, kNone);
-  Simulation simulation(graph);
-  const Timeline& t = simulation.run();
-  CHECK(t.end[one] == doctest::Approx(21));
-  CHECK(t.end[two] == doctest::Approx(21));
-}
-
-TEST_CASE("a third flow that joins late slows the others from then on") {
-  // Port of 12 B/s, two flows of 120 B: 6 B/s each. At 10 s each has 60 B left when a third of 40 B joins: 4 B/s each.
-  // The third ends at 20 s; the others have 20 B left and 6 B/s again: 20 + 20/6 s.
-  OperationGraph graph;
-  const auto port = graph.add_link(BytesPerSecond(12));
-  const auto one = graph.add_flow(graph.add_stream(), Seconds(0), Bytes(120), port, kNone);
-  const auto two = graph.add_flow(graph.add_stream(), Seconds(0), Bytes(120), port, kNone);
-  const auto late = graph.add_stream();
-  graph.add(late, Seconds(10));
-  const auto three = graph.add_flow(late, Seconds(0), Bytes(40), port, kNone);
-  Simulation simulation(graph);
-  const Timeline& t = simulation.run();
-  CHECK(t.end[three] == doctest::Approx(20));
-  CHECK(t.end[one] == doctest::Approx(20 + 20.0 / 6));
-  CHECK(t.end[two] == doctest::Approx(20 + 20.0 / 6));
-}
-
-TEST_CASE("flows over two ports are held by the tighter one and leave the rest to others") {
-  // Ports A (10 B/s) and B (4 B/s). A and B together: flow 1 over A alone, flow 2 over A and B, flow 3 over B alone.
-  // B is tightest: 2 B/s for flows 2 and 3; flow 1 gets what is left of A, 8 B/s.
-  // 80 B over A: ends at 10 s. 20 B each over B: end at 10 s. Then a flow 4 of 40 B over A alone: 10 B/s, 4 s.
-  OperationGraph graph;
-  const auto a = graph.add_link(BytesPerSecond(10));
-  const auto b = graph.add_link(BytesPerSecond(4));
-  const auto first = graph.add_stream();
-  const auto one = graph.add_flow(first, Seconds(0), Bytes(80), a, kNone);
-  const auto four = graph.add_flow(first, Seconds(0), Bytes(40), a, kNone);
-  const auto two = graph.add_flow(graph.add_stream(), Seconds(0), Bytes(20), a, b);
-  const auto three = graph.add_flow(graph.add_stream(), Seconds(0), Bytes(20), b, kNone);
-  // A flow elsewhere is not touched by any of it.
-  const auto elsewhere =
-      graph.add_flow(graph.add_stream(), Seconds(0), Bytes(30), graph.add_link(BytesPerSecond(3)), kNone);
-  Simulation simulation(graph);
-  const Timeline& t = simulation.run();
-  CHECK(t.end[one] == doctest::Approx(10));
-  CHECK(t.end[two] == doctest::Approx(10));
-  CHECK(t.end[three] == doctest::Approx(10));
-  CHECK(t.end[four] == doctest::Approx(14));
-  CHECK(t.end[elsewhere] == doctest::Approx(10));
-}
-
-TEST_CASE("one stage takes as long as the estimate says") {
+TEST_CASE("one stage takes about as long as the estimate says") {
+  // The estimate hides a whole collective beside a whole pass; layer by layer the first gather and the last reduction
+  // have nothing to hide behind.
   for (const int zero : {0, 1, 2, 3}) {
     const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 64);
     Layout layout = layout_of(1, 1, 8, Schedule::f1b1);
     layout.zero = static_cast<std::uint8_t>(zero);
     CAPTURE(zero);
     const double expected = estimate(job, layout).step.total().raw();
-    CHECK(simulate(job, layout).makespan == doctest::Approx(expected).epsilon(1e-9));
+    CHECK(simulate(job, layout).makespan == doctest::Approx(expected).epsilon(0.02));
   }
+  const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 1, 4096, 64);
+  const Layout alone = layout_of(1, 1, 1, Schedule::f1b1);
+  CHECK(simulate(job, alone).makespan == doctest::Approx(estimate(job, alone).step.total().raw()).epsilon(1e-9));
 }
 
 TEST_CASE("equal stages without transfers take as long as the closed form says") {
-  // Layers only: no embedding, head or loss to make ends unequal.
+  // (M + p - 1)(tf + tb) for GPipe and 1F1B (arXiv 1811.06965, 2104.04473 section 2.2), (M + (p - 1) / v)(tf + tb) for
+  // interleaving (section 2.2.2). A vocabulary of 64 words leaves next to nothing for embedding and head.
   for (const Schedule schedule : {Schedule::gpipe, Schedule::f1b1, Schedule::interleaved}) {
-    Job job = only_passes(priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 64));
-    const Layout layout = layout_of(1, 8, 1, schedule, schedule == Schedule::interleaved ? 2 : 1);
-    job.cluster.tiers[0].bandwidth = BytesPerSecond(1e30);
-    const auto step = simulate(job, layout);
-    const LayerCosts costs = layer_costs(job, layer_key(layout));
-    const auto shape = pipeline_shape(job, layout.pp, layout.vpp);
-    double busiest = 0;
-    double fastest = 1e30;
-    for (const auto& rank : step.ranks) {
-      busiest = std::max(busiest, rank.passes);
-      fastest = std::min(fastest, rank.passes);
+    for (const int p : {2, 4, 8}) {
+      ModelSpec model = llama_7b();
+      model.vocab = 64;
+      Job job = only_passes(priced_job(model, "a100-80gb-sxm", 1, 8, 4096, 64));
+      job.cluster.tiers[0].bandwidth = BytesPerSecond(1e30);
+      const int v = schedule == Schedule::interleaved ? 2 : 1;
+      Layout layout = layout_of(1, p, 1, schedule, v);
+      layout.dp = 8 / p;
+      const int m = 64 / layout.dp;
+      const auto step = simulate(job, layout);
+      const auto middle = stage_costs(layer_costs(job, layer_key(layout)), {32 / p, 0, false, false});
+      const double round = (middle.forward + middle.backward).raw();
+      CAPTURE(p);
+      CHECK(step.passes_end == doctest::Approx((m + (p - 1.0) / v) * round).epsilon(0.005));
+      for (const auto& rank : step.ranks) {
+        CHECK(rank.passes == doctest::Approx(m * round).epsilon(0.005));
+      }
     }
-    const auto middle = stage_costs(costs, {4, 0, false, false});
-    CHECK(fastest == doctest::Approx(64 * (middle.forward + middle.backward).raw()).epsilon(1e-9));
-    // Between M rounds of the slowest stage and M + (p - 1) / v of them.
-    CHECK(step.passes_end >= busiest);
-    CHECK(step.passes_end <= busiest * (64 + 7.0 / layout.vpp) / 64 * (1 + 1e-9));
+  }
+}
+
+TEST_CASE("compute is slowed beside the gradient reduction by the profile's share") {
+  // One stage, reduction of c seconds beside the last backward pass of p seconds: max(p, c) + s min(p, c), and what is
+  // left of the reduction after the last layer's.
+  Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 64);
+  const Layout layout = layout_of(1, 1, 8, Schedule::f1b1);
+  job.profile.dp_overlap_cost = 0;
+  const double free = simulate(job, layout).makespan;
+  const auto stage = stage_costs(layer_costs(job, layer_key(layout)), {32, 0, true, true});
+  const double reduce = data_parallel_times(job, layout, stage, data_groups(job, layout)).reduce.raw();
+  for (const double share : {0.5, 1.0}) {
+    job.profile.dp_overlap_cost = share;
+    const double slowed = simulate(job, layout).makespan;
+    CHECK(slowed - free > 0.8 * share * std::min(reduce, stage.backward.raw()));
+    CHECK(slowed - free < 1.1 * share * std::min(reduce, stage.backward.raw()));
+  }
+}
+
+TEST_CASE("FSDP gathers no further ahead than its limit") {
+  Job job = priced_job(llama_7b(), "h100-80gb-sxm", 1, 8, 4096, 64, Framework::torchtitan);
+  Layout layout = layout_of(1, 1, 8, Schedule::f1b1);
+  layout.zero = 3;
+  const auto step = simulate(job, layout);
+  std::vector<double> gathers;
+  for (const auto& operation : step.operations) {
+    if (operation.kind == SimulatedKind::gather) {
+      gathers.push_back(operation.start);
+    }
+  }
+  const auto& first = step.operations.front();
+  REQUIRE(first.pass.kind == PassKind::forward);
+  // The root unit's gather, then one for each layer: all start within the first forward pass, never in a burst.
+  REQUIRE(gathers.size() > 33);
+  const double layer = (first.end - first.start) / 32;
+  for (std::size_t i = 3; i < 33; ++i) {
+    CHECK(gathers[i] > first.start + (static_cast<double>(i) - 4) * layer);
+    CHECK(gathers[i] < first.end);
   }
 }
 
@@ -239,9 +199,10 @@ TEST_CASE("what-if texts are read and every problem of one is reported") {
 }
 
 TEST_CASE("the lower bound is below the simulation of ten thousand random layouts and the estimate is near") {
-  const std::vector<Job> jobs{priced_job(llama_7b(), "a100-80gb-sxm", 8, 8, 4096, 512),
-                              priced_job(gpt3_175b(), "h100-80gb-sxm", 64, 8, 2048, 512),
-                              priced_job(tests::mixtral_8x7b(), "h100-80gb-sxm", 8, 8, 4096, 512)};
+  std::vector<Job> jobs{priced_job(llama_7b(), "a100-80gb-sxm", 8, 8, 4096, 512),
+                        priced_job(gpt3_175b(), "h100-80gb-sxm", 64, 8, 2048, 512),
+                        priced_job(tests::mixtral_8x7b(), "h100-80gb-sxm", 8, 8, 4096, 512),
+                        priced_job(llama_7b(), "h100-80gb-sxm", 8, 8, 8192, 256, Framework::torchtitan)};
   std::mt19937 random(3);
   const auto power = [&random](int most) {
     int value = 1;
@@ -250,42 +211,107 @@ TEST_CASE("the lower bound is below the simulation of ten thousand random layout
     }
     return value;
   };
-  constexpr std::array<Schedule, 6> kSchedules{Schedule::gpipe, Schedule::f1b1,  Schedule::interleaved,
-                                               Schedule::zb_h1, Schedule::zb_1p, Schedule::zb_2p};
   std::vector<double> differences;
+  std::vector<std::vector<double>> by_schedule(kScheduleNames.size());
+  Simulator simulator;
   int layouts = 0;
   while (layouts < 10000) {
     const Job& job = jobs[random() % jobs.size()];
     const int tp = power(8);
     const int pp = power(8);
-    Layout layout = layout_of(tp, pp, job.cluster.gpus() / (tp * pp), Schedule::f1b1);
-    if (pp > 1) {
-      layout.schedule = kSchedules[random() % kSchedules.size()];
+    const int cp = random() % 4 == 0 ? power(4) : 1;
+    if (job.cluster.gpus() % (tp * pp * cp) != 0) {
+      continue;
     }
-    layout.vpp = layout.schedule == Schedule::interleaved ? 2 : 1;
+    Layout layout = layout_of(tp, pp, job.cluster.gpus() / (tp * pp * cp), Schedule::f1b1);
+    layout.cp = cp;
+    if (pp > 1) {
+      layout.schedule = kScheduleNames[random() % kScheduleNames.size()].value;
+    }
+    layout.vpp = layout.schedule == Schedule::interleaved || layout.schedule == Schedule::zb_v ? 2 : 1;
     layout.micro_batch = power(4);
-    layout.zero = static_cast<std::uint8_t>(random() % 2);
+    layout.zero = static_cast<std::uint8_t>(pp == 1 ? random() % 4 : random() % 2);
+    if (job.training.framework == Framework::torchtitan) {
+      layout.zero = 3;
+    }
+    layout.offload = random() % 8 == 0 ? Offload::activations : random() % 8 == 0 ? Offload::optimizer : Offload::none;
+    layout.recompute = random() % 3 == 0 ? RecomputeKind::full : RecomputeKind::none;
     const auto batch = static_cast<std::int64_t>(layout.dp) * layout.micro_batch;
-    if (job.training.global_batch % batch != 0 || (layout.vpp > 1 && job.training.global_batch / batch % pp != 0)) {
+    const auto micro_batches = job.training.global_batch / batch;
+    if (job.training.global_batch % batch != 0 || (layout.vpp > 1 && micro_batches % pp != 0) ||
+        (layout.schedule == Schedule::dualpipe && (micro_batches % 2 != 0 || micro_batches < 2 * pp))) {
       continue;
     }
     layout.etp = job.moe() ? 1 : tp;
+    layout.ep = job.moe() ? std::min(power(8), std::max(1, layout.dp * cp * tp)) : 1;
     const auto expected = estimate(job, layout).step;
-    const auto step = simulate(job, layout);
-    REQUIRE(expected.lower_bound.raw() <= step.makespan * (1 + 1e-9));
+    const double simulated = simulator.run(job, layout, Detail::times).makespan;
+    CAPTURE(to_text(layout));
+    REQUIRE(expected.lower_bound.raw() <= simulated * (1 + 1e-9));
     ++layouts;
-    if (pp > 1) {
-      differences.push_back(std::abs(expected.total().raw() / step.makespan - 1));
-    } else {
-      REQUIRE(step.makespan == doctest::Approx(expected.total().raw()).epsilon(1e-9));
+    const double difference = std::abs(expected.total().raw() / simulated - 1);
+    differences.push_back(difference);
+    by_schedule[pp == 1 ? 1 : static_cast<std::size_t>(layout.schedule)].push_back(difference);
+  }
+  const auto quantile = [](std::vector<double>& values, double share) {
+    std::sort(values.begin(), values.end());
+    return values.empty() ? 0 : values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
+  };
+  MESSAGE("estimate against simulation, " << differences.size() << " layouts: median difference "
+                                          << quantile(differences, 0.5) << ", 90 % " << quantile(differences, 0.9)
+                                          << ", largest " << differences.back());
+  for (std::size_t i = 0; i < by_schedule.size(); ++i) {
+    MESSAGE(kScheduleNames[i].name << ": " << by_schedule[i].size() << " layouts, median difference "
+                                   << quantile(by_schedule[i], 0.5) << ", 90 % " << quantile(by_schedule[i], 0.9));
+  }
+  CHECK(quantile(differences, 0.5) <= 0.02);
+}
+
+TEST_CASE("the simulated peak of memory is what the estimate calls allocated") {
+  const std::vector<Job> jobs{priced_job(llama_7b(), "a100-80gb-sxm", 2, 8, 4096, 128),
+                              priced_job(tests::mixtral_8x7b(), "h100-80gb-sxm", 2, 8, 4096, 128),
+                              priced_job(llama_7b(), "h100-80gb-sxm", 2, 8, 4096, 128, Framework::torchtitan)};
+  constexpr std::array<RecomputeKind, 3> kRecompute{RecomputeKind::none, RecomputeKind::selective, RecomputeKind::full};
+  Simulator simulator;
+  int compared = 0;
+  for (const Job& job : jobs) {
+    for (const auto& schedule : kScheduleNames) {
+      for (const int pp : {1, 2, 4, 8}) {
+        for (const RecomputeKind recompute : kRecompute) {
+          for (const int zero : {0, 1, 2, 3}) {
+            Layout layout = layout_of(2, pp, 8 / pp, schedule.value);
+            layout.vpp = schedule.value == Schedule::interleaved || schedule.value == Schedule::zb_v ? 2 : 1;
+            if (pp == 1 && schedule.value != Schedule::f1b1) {
+              continue;
+            }
+            layout.recompute = recompute;
+            layout.zero = static_cast<std::uint8_t>(zero);
+            layout.etp = job.moe() ? 1 : 2;
+            const auto& step = simulator.run(job, layout, Detail::operations);
+            for (std::size_t r = 0; r < step.ranks.size(); ++r) {
+              const auto& rank = step.ranks[r];
+              CAPTURE(to_text(layout));
+              CAPTURE(r);
+              CAPTURE(rank.most_held);
+              CAPTURE(static_cast<int>(rank.memory.moment));
+              CAPTURE(static_cast<int>(rank.peak.parts.moment));
+              const double peak = rank.peak.parts.allocated().raw();
+              const double estimated = rank.memory.allocated().raw();
+              if (row_of(schedule.value).splits_backward && schedule.value != Schedule::zb_v &&
+                  schedule.value != Schedule::dualpipe) {
+                // Their orders keep to a limit, which is what the estimate counts: a B frees what its W does not need,
+                // and what is left of the limit may be too little for one more micro-batch.
+                CHECK(peak <= estimated * (1 + 1e-9));
+                CHECK(peak >= 0.9 * estimated);
+                continue;
+              }
+              CHECK(peak == doctest::Approx(estimated).epsilon(1e-9));
+              ++compared;
+            }
+          }
+        }
+      }
     }
   }
-  std::sort(differences.begin(), differences.end());
-  const auto quantile = [&differences](double share) {
-    return differences[static_cast<std::size_t>(share * static_cast<double>(differences.size() - 1))];
-  };
-  MESSAGE("estimate against simulation, " << differences.size() << " layouts with a pipeline: median difference "
-                                          << quantile(0.5) << ", 90 % " << quantile(0.9) << ", largest "
-                                          << differences.back());
-  CHECK(quantile(0.5) <= 0.02);
+  CHECK(compared > 1000);
 }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "cost-model/simulate.h"
 #include "planner/layout_scan.h"
 #include "planner/pareto.h"
 #include "tests/planner/jobs.h"
@@ -440,6 +442,70 @@ TEST_CASE("the inner loops of the search allocate nothing") {
     CHECK(allocations - before == 0);
     CHECK(scan.stats().costed() > 1000);
   }
+}
+
+TEST_CASE("simulating a step allocates nothing per event") {
+  // A step with eight times the micro-batches has eight times the events; whatever a warm simulator allocates for a
+  // step it allocates for each of its ranks.
+  Simulator simulator;
+  std::array<long, 2> counts{};
+  std::array<std::uint64_t, 2> events{};
+  for (const std::size_t longer : {0U, 1U}) {
+    const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, longer == 1 ? 512 : 64);
+    Layout layout = usual_layout(job);
+    layout.tp = 1;
+    layout.pp = 4;
+    layout.dp = 2;
+    simulator.run(job, layout, Detail::times);
+    const long before = allocations;
+    events[longer] = simulator.run(job, layout, Detail::times).events;
+    counts[longer] = allocations - before;
+  }
+  CHECK(counts[0] == counts[1]);
+  CHECK(events[1] > 7 * events[0]);
+}
+
+TEST_CASE("simulated plans are the fastest by simulation or told to be otherwise") {
+  const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 2, 8, 4096, 128);
+  SearchSpace space = measured_space();
+  SearchResult result = search(job, space, Objective::step_time, 5);
+  const SearchResult plain = result;
+  simulate_plans(job, result);
+  REQUIRE(result.plans.size() == 5);
+  double slowest = 0;
+  double fastest = 1e30;
+  for (std::size_t i = 0; i < result.plans.size(); ++i) {
+    const Plan& plan = result.plans[i];
+    CHECK(plan.layout == plain.plans[i].layout);
+    CHECK(plan.simulated_s == simulate(job, plan.layout).makespan);
+    CHECK(plan.simulated_s >= plan.estimate.step.lower_bound.raw() * (1 - 1e-9));
+    slowest = std::max(slowest, plan.simulated_s);
+    fastest = std::min(fastest, plan.simulated_s);
+  }
+  // Every layout that was passed over is slower than its bound, and those with a bound below the fifth were simulated.
+  double other = 1e30;
+  for (const Layout& layout : result.next) {
+    const double seconds = simulate(job, layout).makespan;
+    if (plan_of(job, layout).fits != Fits::no) {
+      other = std::min(other, seconds);
+    }
+  }
+  CHECK(result.fastest_simulated.has_value() == (other < fastest));
+  if (result.fastest_simulated) {
+    CHECK(result.fastest_simulated->simulated_s == doctest::Approx(other));
+  }
+  CHECK(result.stats.simulated >= 5);
+  CHECK(result.stats.simulate_seconds > 0);
+}
+
+TEST_CASE("what is left out of the candidates does not depend on the number of threads") {
+  const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 2, 8, 4096, 128);
+  const SearchResult one = search(job, measured_space(), Objective::step_time, 5, 1);
+  const SearchResult four = search(job, measured_space(), Objective::step_time, 5, 4);
+  CHECK(one.left_out_bound == four.left_out_bound);
+  CHECK(one.next == four.next);
+  CHECK(one.next.size() > 5);
+  CHECK(one.left_out_bound > 0);
 }
 
 TEST_CASE("progress grows towards one") {

@@ -61,7 +61,7 @@ std::map<Thread, std::vector<std::pair<long long, long long>>> slices_of(const j
 
 }  // namespace
 
-TEST_CASE("slices of one thread never overlap") {
+TEST_CASE("slices of one thread nest or do not overlap") {
   for (const auto& [schedule, vpp] :
        {std::pair{Schedule::f1b1, 1}, std::pair{Schedule::interleaved, 2}, std::pair{Schedule::zb_v, 2},
         std::pair{Schedule::dualpipe, 1}, std::pair{Schedule::zb_2p, 1}}) {
@@ -73,9 +73,17 @@ TEST_CASE("slices of one thread never overlap") {
         auto& spans = entry.second;
         CAPTURE(thread.first);
         CAPTURE(thread.second);
-        std::sort(spans.begin(), spans.end());
-        for (std::size_t i = 1; i < spans.size(); ++i) {
-          REQUIRE(spans[i - 1].second <= spans[i].first);
+        // Of slices that start together the longer one stands first.
+        std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) {
+          return a.first != b.first ? a.first < b.first : a.second > b.second;
+        });
+        std::vector<long long> open;
+        for (const auto& span : spans) {
+          while (!open.empty() && open.back() <= span.first) {
+            open.pop_back();
+          }
+          REQUIRE((open.empty() || span.second <= open.back()));
+          open.push_back(span.second);
         }
       }
     }
@@ -150,13 +158,39 @@ TEST_CASE("alike passes have one name but for numbers and say their micro-batch"
       std::string name = event["name"].get<std::string>();
       name.erase(std::remove_if(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }), name.end());
       words.insert(name);
-      CHECK(event["args"].contains("micro_batch") ==
-            (name.find("parameters") == std::string::npos && name.find("gradients") == std::string::npos &&
-             name != "optimizer"));
+      const std::set<std::string> of_step{"gather parameters", "reduce gradients", "optimizer", "clip gradients",
+                                          "data loading and other fixed time"};
+      CHECK(event["args"].contains("micro_batch") == (of_step.count(name) == 0));
     }
   }
-  CHECK(words == std::set<std::string>{"F ", "B ", "W ", "send F ", "send B ", "receive F ", "receive B ",
-                                       "gather parameters", "reduce gradients", "optimizer"});
+  for (const char* name : {"F ", "B ", "W ", "send F ", "send B ", "receive F ", "receive B ", "gather parameters",
+                           "reduce gradients", "optimizer", "weight gradients", "data loading and other fixed time"}) {
+    CAPTURE(name);
+    CHECK(words.count(name) == 1);
+  }
+}
+
+TEST_CASE("traffic inside a pass has threads of its own and lies within the pass") {
+  const auto step = step_of(Schedule::f1b1, 4, 1, 16);
+  REQUIRE(!step.parts.empty());
+  std::vector<double> sums(step.operations.size(), 0);
+  bool tensor_parallel = false;
+  for (const auto& part : step.parts) {
+    const auto& pass = step.operations[part.operation];
+    CHECK(pass.kind == SimulatedKind::pass);
+    CHECK(part.start >= pass.start - 1e-12);
+    CHECK(part.end <= pass.end + 1e-12);
+    sums[part.operation] += part.end - part.start;
+    tensor_parallel = tensor_parallel || part.stream == StreamKind::tensor_parallel;
+  }
+  CHECK(tensor_parallel);
+  for (std::size_t i = 0; i < step.operations.size(); ++i) {
+    const auto& pass = step.operations[i];
+    // Passes that wait for parameters between their layers take longer than their parts.
+    if (pass.kind == SimulatedKind::pass && pass.pass.micro_batch > 0) {
+      CHECK(sums[i] == doctest::Approx(pass.end - pass.start).epsilon(1e-6));
+    }
+  }
 }
 
 TEST_CASE("the memory counter of every stage rises to its peak and falls to nothing") {

@@ -1,0 +1,157 @@
+#include "cost-model/simulate_parts.h"
+
+#include <algorithm>
+
+namespace tpplan {
+namespace {
+
+const PassCosts& costs_of(const LayerCosts& costs, PieceKind piece) {
+  const std::array<const PassCosts*, 4> all{&costs.embedding, &costs.dense, &costs.moe, &costs.head};
+  return *all[static_cast<std::size_t>(piece)];
+}
+
+StreamKind stream_of(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::tp_comm:
+      return StreamKind::tensor_parallel;
+    case OperationKind::cp_comm:
+      return StreamKind::context_parallel;
+    case OperationKind::ep_comm:
+      return StreamKind::expert_parallel;
+    default:
+      return StreamKind::compute;
+  }
+}
+
+/// One stream's share of a pass.
+struct StreamSum {
+  StreamKind stream;
+  Seconds total;
+};
+using StreamSums = std::array<StreamSum, 4>;
+
+StreamSums forward_sums(const PassCosts& c) {
+  return {{{StreamKind::compute, c.forward},
+           {StreamKind::tensor_parallel, c.tp_forward},
+           {StreamKind::context_parallel, c.cp_forward},
+           {StreamKind::expert_parallel, c.ep_forward}}};
+}
+
+StreamSums backward_sums(const PassCosts& c, Seconds compute) {
+  return {{{StreamKind::compute, compute},
+           {StreamKind::tensor_parallel, c.tp_backward},
+           {StreamKind::context_parallel, c.cp_backward},
+           {StreamKind::expert_parallel, c.ep_backward}}};
+}
+
+void append(std::vector<PiecePart>& parts, const PiecePart& part, double& longest) {
+  if (part.seconds <= 0) {
+    return;
+  }
+  if (parts.empty() || parts.back().stream != part.stream) {
+    parts.push_back(part);
+    longest = part.seconds;
+    return;
+  }
+  // Joined parts are called by the longest of them.
+  if (part.seconds > longest) {
+    parts.back().name = part.name;
+    longest = part.seconds;
+  }
+  parts.back().seconds += part.seconds;
+}
+
+/// Gives each stream the sum it must have; a stream that no operation shows gets one part.
+void scale(std::vector<PiecePart>& parts, const StreamSums& sums) {
+  for (const StreamSum& sum : sums) {
+    double shown = 0;
+    for (const PiecePart& part : parts) {
+      shown += part.stream == sum.stream ? part.seconds : 0;
+    }
+    if (shown <= 0) {
+      if (sum.total.raw() > 0) {
+        parts.push_back({sum.stream, "", sum.total.raw()});
+      }
+      continue;
+    }
+    for (PiecePart& part : parts) {
+      part.seconds *= part.stream == sum.stream ? sum.total.raw() / shown : 1;
+    }
+  }
+  parts.erase(std::remove_if(parts.begin(), parts.end(), [](const PiecePart& part) { return part.seconds <= 0; }),
+              parts.end());
+}
+
+void add_host(std::vector<PiecePart>& parts, Seconds time) {
+  if (time.raw() > 0) {
+    parts.push_back({StreamKind::host, "launch", time.raw()});
+  }
+}
+
+OperationList operations_of(const Job& job, const LayerKey& key, PieceKind piece) {
+  switch (piece) {
+    case PieceKind::embedding:
+      return embedding_operations(job, key);
+    case PieceKind::head:
+      return head_operations(job, key);
+    default:
+      return layer_operations(job, key, piece == PieceKind::moe);
+  }
+}
+
+}  // namespace
+
+double piece_time(const LayerCosts& costs, PieceKind piece, PassKind pass) {
+  const PassCosts& c = costs_of(costs, piece);
+  switch (pass) {
+    case PassKind::forward:
+      return c.forward_total().raw();
+    case PassKind::backward:
+      return (c.backward_total() - c.weight_gradient).raw();
+    case PassKind::weight:
+      return c.weight_gradient.raw();
+    default:
+      return c.backward_total().raw();
+  }
+}
+
+void PieceParts::build(const Job& job, const LayerKey& key, const LayerCosts& costs) {
+  for (const PieceKind piece : {PieceKind::embedding, PieceKind::dense, PieceKind::moe, PieceKind::head}) {
+    auto& passes = parts_[static_cast<std::size_t>(piece)];
+    for (auto& parts : passes) {
+      parts.clear();
+    }
+    if (piece == PieceKind::moe && !job.moe()) {
+      continue;
+    }
+    const PassCosts& c = costs_of(costs, piece);
+    const OperationList list = operations_of(job, key, piece);
+    double longest = 0;
+    auto& forward = passes[static_cast<std::size_t>(PassKind::forward)];
+    for (const Operation& operation : list) {
+      append(forward, {stream_of(operation.kind), operation.name, operation.forward.raw()}, longest);
+    }
+    scale(forward, forward_sums(c));
+    add_host(forward, c.host_forward);
+    for (const PassKind kind : {PassKind::backward, PassKind::whole_backward}) {
+      auto& backward = passes[static_cast<std::size_t>(kind)];
+      const bool whole = kind == PassKind::whole_backward;
+      for (std::size_t i = list.size; i-- > 0;) {
+        const Operation& operation = list.items[i];
+        const Seconds time = operation.input_gradient + (whole ? operation.weight_gradient : Seconds(0));
+        append(backward, {stream_of(operation.kind), operation.name, time.raw()}, longest);
+      }
+      scale(backward, backward_sums(c, c.backward - (whole ? Seconds(0) : c.weight_gradient)));
+      if (c.recompute.raw() > 0) {
+        backward.insert(backward.begin(), {StreamKind::compute, "recompute", c.recompute.raw()});
+      }
+      add_host(backward, c.host_backward);
+    }
+    if (c.weight_gradient.raw() > 0) {
+      passes[static_cast<std::size_t>(PassKind::weight)].push_back(
+          {StreamKind::compute, "weight gradients", c.weight_gradient.raw()});
+    }
+  }
+}
+
+}  // namespace tpplan

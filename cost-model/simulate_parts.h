@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "cost-model/simulate.h"
+
+namespace tpplan {
+
+/// What a stage consists of: layers, between embedding and head where it holds them.
+enum class PieceKind : std::uint8_t { embedding, dense, moe, head };
+
+/// The streams a piece of a stage goes through in one pass, one after another.
+struct PiecePart {
+  StreamKind stream = StreamKind::compute;
+  std::string_view name;
+  double seconds = 0;
+};
+
+/// Parts of every kind of piece and pass: the operations of layer_operations() in their order, backward in reverse,
+/// neighbours on one stream joined. Each stream's sum is that of PassCosts, which scales what profiles expose of a kind
+/// of traffic; recomputation stands first in a backward pass, host time that the GPU waits for last.
+class PieceParts {
+ public:
+  void build(const Job& job, const LayerKey& key, const LayerCosts& costs);
+  [[nodiscard]] const std::vector<PiecePart>& of(PieceKind piece, PassKind pass) const {
+    return parts_[static_cast<std::size_t>(piece)][static_cast<std::size_t>(pass)];
+  }
+
+ private:
+  std::array<std::array<std::vector<PiecePart>, kPassKinds.size()>, 4> parts_;
+};
+
+/// Seconds of one piece in a pass.
+double piece_time(const LayerCosts& costs, PieceKind piece, PassKind pass);
+
+}  // namespace tpplan

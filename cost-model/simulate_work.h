@@ -1,0 +1,146 @@
+#pragma once
+
+#include <random>
+#include <vector>
+
+#include "cost-model/simulate.h"
+#include "cost-model/simulate_engine.h"
+#include "cost-model/simulate_memory.h"
+#include "cost-model/simulate_parts.h"
+
+namespace tpplan {
+
+/// Builds the lanes of one step, runs them and tells what happened. Everything is kept for the next step.
+class Simulator::Work {
+ public:
+  const SimulatedStep& run(const Job& job, const Layout& layout, Detail detail, const Perturbation& perturbation,
+                           const PipelineSchedule* given);
+
+ private:
+  using Index = LaneEngine::Index;
+  using After = LaneEngine::After;
+  static constexpr Index kNone = LaneEngine::kNone;
+
+  /// A transfer between neighbouring stages, alone on its way.
+  struct Hop {
+    Bytes bytes;
+    Seconds latency;
+    BytesPerSecond bandwidth;
+    Seconds sender_waits;  ///< of the sending rank's passes, beyond what the order of passes brings about
+    std::size_t tier = 0;  ///< of the cluster that it crosses
+  };
+
+  /// Data-parallel and final operations of a rank.
+  struct RankTimes {
+    Seconds gather;  ///< ZeRO-1/2: of all parameters
+    Seconds reduce;  ///< of all gradients, once per step; ZeRO-2: per micro-batch
+    Seconds tied;    ///< all-reduce of a matrix that both ends of the pipeline hold
+    Seconds optimizer, optimizer_copy;
+    Seconds activation_copy;  ///< one micro-batch to host memory
+    FsdpTimes fsdp;
+    double params = 0;  ///< that `gather` and `reduce` are spread over
+  };
+
+  struct Rank {
+    Index passes = 0, background = 0, next = 0, previous = 0, copies = 0;  ///< lanes
+    Index out = 0, in = 0;                                                 ///< ports
+    Index to_next = kNone, to_previous = kNone;                            ///< kinds of flows
+    Index collective = kNone;                                              ///< where it shares the ports
+    double collective_rate = 0;                                            ///< bytes per second of it
+    StageContent content;
+    std::size_t part = 0;
+    RankTimes times;
+    StageTensors tensors;
+    double slowdown = 1, link_slowdown = 1;
+    std::vector<Index> begins;                    ///< first operation of every pass
+    std::vector<std::vector<Index>> gather_ends;  ///< per chunk and layer: operations of the background to wait for
+  };
+
+  /// What an operation of a lane is in the step.
+  struct Mark {
+    SimulatedKind kind = SimulatedKind::wait;
+    StreamKind stream = StreamKind::compute;
+    std::int32_t pass = -1;  ///< of the rank; -1: none
+    std::int32_t first_piece = 0, pieces = 0;
+    bool shown = false;
+  };
+
+  /// The layers and ends of a stage.
+  struct Stage {
+    StageContent content;
+    int begin = 0;         ///< first layer
+    std::size_t part = 0;  ///< of a mixed cluster
+    StageCosts costs;
+    [[nodiscard]] int layers() const { return content.dense + content.moe; }
+    [[nodiscard]] int pieces() const { return layers() + (content.embedding ? 1 : 0) + (content.head ? 1 : 0); }
+  };
+
+  [[nodiscard]] bool waits_for_norm() const;
+  [[nodiscard]] double period() const;
+  void choose_schedule(const PipelineSchedule* given);
+  void prepare_stages();
+  void prepare_ranks();
+  void perturb();
+  [[nodiscard]] Hop hop() const;
+  [[nodiscard]] RankTimes rank_times(const Rank& rank, const StageCosts& stage, const DataGroups& groups) const;
+  /// What prices ranks and stages on a part.
+  [[nodiscard]] const Job& job_of(std::size_t part) const { return mixed_ ? job_->parts[part] : *job_; }
+  [[nodiscard]] int rank_of(int gpu) const;
+  [[nodiscard]] PieceKind piece_kind(const Stage& stage, int piece) const;
+  [[nodiscard]] double piece_params(const Stage& stage, int piece) const;
+  [[nodiscard]] Bytes activations_of(const Stage& stage) const;
+  [[nodiscard]] const Stage& stage_of(int r, const Pass& pass) const;
+  [[nodiscard]] double time_of(int r, const Pass& pass) const;
+  [[nodiscard]] bool reduces_beside(int r) const;
+  double jitter();
+
+  Index add(Index lane, double seconds, const Mark& mark, After first = {}, After second = {});
+  Index add_collective(int r, double seconds, SimulatedKind kind, After after);
+  void add_first_gather(int r);
+  void add_passes(int r);
+  void add_pass(int r, std::size_t i);
+  void add_pieces(int r, std::size_t i, double factor, bool scatters, bool gated);
+  void add_transfer(int r, const Pass& pass);
+  void add_copy(int r, std::size_t i);
+  void add_arrivals();
+  void add_reduction(int r);
+  void add_ends();
+  [[nodiscard]] std::size_t cell(int stage, int micro_batch) const;
+
+  void tell();
+  void tell_passes(int r);
+  void tell_lane(int r, Index lane);
+  void tell_parts(int r, const Mark& mark, const LaneEngine::Operation& ran, std::uint32_t operation);
+  void tell_memory(int r);
+
+  const Job* job_ = nullptr;
+  const Layout* layout_ = nullptr;
+  const Perturbation* perturbation_ = nullptr;
+  Detail detail_ = Detail::times;
+  std::vector<LayerCosts> costs_;        ///< of each part of a mixed cluster; else one
+  std::vector<PieceParts> piece_parts_;  ///< the same
+  bool mixed_ = false;                   ///< stages lie on parts of their own
+  int micro_batches_ = 1;
+  bool fsdp_ = false;
+  bool every_micro_batch_ = false;  ///< gradients are reduced after each
+  Hop hop_;
+  double end_ = 0;  ///< of the last operation
+  LaneEngine engine_;
+  std::vector<Stage> stages_;
+  std::vector<StageContent> contents_;
+  std::vector<Rank> ranks_;
+  std::vector<std::vector<Mark>> marks_;  ///< per lane and operation
+  std::vector<After> forward_sent_, backward_sent_;
+  std::vector<Index> gates_;  ///< of the layers of one pass
+  std::vector<int> chunk_first_, chunk_last_;
+  std::vector<PassTime> pass_times_;
+  Index barrier_ = kNone;
+  std::uint64_t silent_ = 0;  ///< operations that only hold others up
+  std::mt19937_64 random_;
+  ScheduleRequest last_request_;
+  Schedule last_schedule_ = Schedule::f1b1;
+  bool schedule_known_ = false;
+  SimulatedStep step_;
+};
+
+}  // namespace tpplan
