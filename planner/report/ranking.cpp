@@ -213,7 +213,8 @@ std::vector<AnswerLine> answer_lines(const PlanReport& report, const Terminal& t
   lines.push_back({"layout", to_text(best.layout), Style::good});
   lines.push_back({"step time", format(step.total()) + " (80 % interval " +
                                     format(step.total() * (1 - step.step_error)) + to +
-                                    format(step.total() * (1 + step.step_error)) + ")"});
+                                    format(step.total() * (1 + step.step_error)) + ")" +
+                                    (best.simulated_s > 0 ? ", simulated " + format(Seconds(best.simulated_s)) : "")});
   lines.push_back({"throughput", brief_number(tokens / report.job.cluster.gpus()) + " tokens/s/GPU, " +
                                      brief_number(tokens) + " tokens/s, MFU " +
                                      one_decimal(100 * mfu(report.job, best.layout, step)) + " %"});
