@@ -43,7 +43,7 @@ const SimulatedStep& Simulator::Work::run(const Job& job, const Layout& layout, 
   for (std::size_t part = 0; part < parts; ++part) {
     costs_[part] = layer_costs(job_of(part), layer_key(layout));
     if (detail == Detail::parts) {
-      piece_parts_[part].build(job_of(part), layer_key(layout), costs_[part]);
+      piece_parts_[part].build(job_of(part), layer_key(layout), costs_[part], step_.part_names);
     }
   }
   micro_batches_ = static_cast<int>(job.training.global_batch / (std::int64_t{layout.dp} * layout.micro_batch));

@@ -82,7 +82,7 @@ struct SimulatedOperation {
 struct SimulatedPart {
   std::uint32_t operation = 0;  ///< index of the pass
   StreamKind stream = StreamKind::compute;
-  std::string_view name;
+  std::uint16_t name = 0;  ///< index into part_names
   double start = 0, end = 0;
 };
 
@@ -125,6 +125,7 @@ struct SimulatedStep {
   std::vector<SimulatedRank> ranks;
   std::vector<SimulatedOperation> operations;  ///< in order of the ranks, of each stream in order of time
   std::vector<SimulatedPart> parts;            ///< of passes, in order of the ranks and of time
+  std::vector<std::string> part_names;
 };
 
 /// How much of a simulated step is told: its makespan alone, also every operation and the memory, also the streams

@@ -44,6 +44,15 @@ StreamSums backward_sums(const PassCosts& c, Seconds compute) {
            {StreamKind::expert_parallel, c.ep_backward}}};
 }
 
+std::uint16_t index_of(std::string_view name, std::vector<std::string>& names) {
+  const auto known = std::find(names.begin(), names.end(), name);
+  const auto index = static_cast<std::uint16_t>(known - names.begin());
+  if (known == names.end()) {
+    names.emplace_back(name);
+  }
+  return index;
+}
+
 void append(std::vector<PiecePart>& parts, const PiecePart& part, double& longest) {
   if (part.seconds <= 0) {
     return;
@@ -62,7 +71,7 @@ void append(std::vector<PiecePart>& parts, const PiecePart& part, double& longes
 }
 
 /// Gives each stream the sum it must have; a stream that no operation shows gets one part.
-void scale(std::vector<PiecePart>& parts, const StreamSums& sums) {
+void scale(std::vector<PiecePart>& parts, const StreamSums& sums, std::vector<std::string>& names) {
   for (const StreamSum& sum : sums) {
     double shown = 0;
     for (const PiecePart& part : parts) {
@@ -70,7 +79,8 @@ void scale(std::vector<PiecePart>& parts, const StreamSums& sums) {
     }
     if (shown <= 0) {
       if (sum.total.raw() > 0) {
-        parts.push_back({sum.stream, "", sum.total.raw()});
+        const auto stream = kStreamKinds[static_cast<std::size_t>(sum.stream)].name;
+        parts.push_back({sum.stream, index_of(stream, names), sum.total.raw()});
       }
       continue;
     }
@@ -82,9 +92,9 @@ void scale(std::vector<PiecePart>& parts, const StreamSums& sums) {
               parts.end());
 }
 
-void add_host(std::vector<PiecePart>& parts, Seconds time) {
+void add_host(std::vector<PiecePart>& parts, Seconds time, std::vector<std::string>& names) {
   if (time.raw() > 0) {
-    parts.push_back({StreamKind::host, "launch", time.raw()});
+    parts.push_back({StreamKind::host, index_of("launch", names), time.raw()});
   }
 }
 
@@ -115,7 +125,7 @@ double piece_time(const LayerCosts& costs, PieceKind piece, PassKind pass) {
   }
 }
 
-void PieceParts::build(const Job& job, const LayerKey& key, const LayerCosts& costs) {
+void PieceParts::build(const Job& job, const LayerKey& key, const LayerCosts& costs, std::vector<std::string>& names) {
   for (const PieceKind piece : {PieceKind::embedding, PieceKind::dense, PieceKind::moe, PieceKind::head}) {
     auto& passes = parts_[static_cast<std::size_t>(piece)];
     for (auto& parts : passes) {
@@ -129,27 +139,27 @@ void PieceParts::build(const Job& job, const LayerKey& key, const LayerCosts& co
     double longest = 0;
     auto& forward = passes[static_cast<std::size_t>(PassKind::forward)];
     for (const Operation& operation : list) {
-      append(forward, {stream_of(operation.kind), operation.name, operation.forward.raw()}, longest);
+      append(forward, {stream_of(operation.kind), index_of(operation.name, names), operation.forward.raw()}, longest);
     }
-    scale(forward, forward_sums(c));
-    add_host(forward, c.host_forward);
+    scale(forward, forward_sums(c), names);
+    add_host(forward, c.host_forward, names);
     for (const PassKind kind : {PassKind::backward, PassKind::whole_backward}) {
       auto& backward = passes[static_cast<std::size_t>(kind)];
       const bool whole = kind == PassKind::whole_backward;
       for (std::size_t i = list.size; i-- > 0;) {
         const Operation& operation = list.items[i];
         const Seconds time = operation.input_gradient + (whole ? operation.weight_gradient : Seconds(0));
-        append(backward, {stream_of(operation.kind), operation.name, time.raw()}, longest);
+        append(backward, {stream_of(operation.kind), index_of(operation.name, names), time.raw()}, longest);
       }
-      scale(backward, backward_sums(c, c.backward - (whole ? Seconds(0) : c.weight_gradient)));
+      scale(backward, backward_sums(c, c.backward - (whole ? Seconds(0) : c.weight_gradient)), names);
       if (c.recompute.raw() > 0) {
-        backward.insert(backward.begin(), {StreamKind::compute, "recompute", c.recompute.raw()});
+        backward.insert(backward.begin(), {StreamKind::compute, index_of("recompute", names), c.recompute.raw()});
       }
-      add_host(backward, c.host_backward);
+      add_host(backward, c.host_backward, names);
     }
     if (c.weight_gradient.raw() > 0) {
       passes[static_cast<std::size_t>(PassKind::weight)].push_back(
-          {StreamKind::compute, "weight gradients", c.weight_gradient.raw()});
+          {StreamKind::compute, index_of("weight gradients", names), c.weight_gradient.raw()});
     }
   }
 }

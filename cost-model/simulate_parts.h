@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cost-model/simulate.h"
@@ -13,7 +15,7 @@ enum class PieceKind : std::uint8_t { embedding, dense, moe, head };
 /// The streams a piece of a stage goes through in one pass, one after another.
 struct PiecePart {
   StreamKind stream = StreamKind::compute;
-  std::string_view name;
+  std::uint16_t name = 0;  ///< index into the names given to build()
   double seconds = 0;
 };
 
@@ -22,7 +24,8 @@ struct PiecePart {
 /// of traffic; recomputation stands first in a backward pass, host time that the GPU waits for last.
 class PieceParts {
  public:
-  void build(const Job& job, const LayerKey& key, const LayerCosts& costs);
+  /// Names that `names` lacks are added to it.
+  void build(const Job& job, const LayerKey& key, const LayerCosts& costs, std::vector<std::string>& names);
   [[nodiscard]] const std::vector<PiecePart>& of(PieceKind piece, PassKind pass) const {
     return parts_[static_cast<std::size_t>(piece)][static_cast<std::size_t>(pass)];
   }

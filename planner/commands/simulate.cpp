@@ -112,7 +112,7 @@ std::string simulation_table(const Simulated& simulated, const Terminal& termina
       std::max_element(step.ranks.begin(), step.ranks.end(), [](const SimulatedRank& a, const SimulatedRank& b) {
         return a.peak.parts.allocated() < b.peak.parts.allocated();
       });
-  text += "fullest: " + peak_text(step, *fullest) + "\n";
+  text += wrap("fullest: " + peak_text(step, *fullest), terminal.width, 2) + "\n";
   text += "idle: share of the time until the last pass ends in which the stage runs none\n\n";
   return text + text_gantt(step, terminal.width, simulated.window);
 }

@@ -86,10 +86,10 @@ CsvRow row_of(const Job& job, const Plan& plan, std::size_t rank) {
   row.add("high_bytes", interval80(memory.total().raw(), memory.error).high);
   row.add("capacity_bytes", memory.capacity.raw());
   row.add("host_bytes", memory.host_bytes.raw());
-  row.add("fits", name_of(plan.fits));
-  row.add("bound_by", bound_by(step));
   const std::string simulated = plan.simulated_s > 0 ? shortest(plan.simulated_s) : "";
   row.add("simulated_step_time_s", std::string_view(simulated));
+  row.add("fits", name_of(plan.fits));
+  row.add("bound_by", bound_by(step));
   return row;
 }
 

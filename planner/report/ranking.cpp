@@ -219,7 +219,8 @@ std::vector<AnswerLine> answer_lines(const PlanReport& report, const Terminal& t
   lines.push_back({"layout", to_text(best.layout), Style::good});
   lines.push_back({"step time", format(step.total()) + " (80 % interval " +
                                     format(interval80(step.total(), step.step_error).low) + to +
-                                    format(interval80(step.total(), step.step_error).high) + ")"});
+                                    format(interval80(step.total(), step.step_error).high) + ")" +
+                                    (best.simulated_s > 0 ? ", simulated " + format(Seconds(best.simulated_s)) : "")});
   lines.push_back({"throughput", brief_number(tokens / report.job.cluster.gpus()) + " tokens/s/GPU, " +
                                      brief_number(tokens) + " tokens/s, MFU " +
                                      one_decimal(100 * mfu(report.job, best.layout, step)) + " %"});

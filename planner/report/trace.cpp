@@ -150,8 +150,8 @@ void add_parts(const SimulatedStep& step, const Shown& shown, const std::vector<
   for (const auto& part : step.parts) {
     const auto& pass = step.operations[part.operation];
     if (is_shown(shown, pass) && !gaps[static_cast<std::size_t>(pass.rank)].has(pass.start)) {
-      const std::string name(part.name.empty() ? kStreamKinds[static_cast<std::size_t>(part.stream)].name : part.name);
-      events.add("X", pass.rank, thread_of(part.stream), slice(name, part.start, part.end, pass_arguments(pass.pass)));
+      events.add("X", pass.rank, thread_of(part.stream),
+                 slice(step.part_names[part.name], part.start, part.end, pass_arguments(pass.pass)));
     }
   }
 }

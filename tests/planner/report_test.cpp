@@ -277,12 +277,13 @@ TEST_CASE("plan JSON has the members of its schema in order") {
   using Names = std::vector<std::string>;
   CHECK(document["schema_version"] == 1);
   CHECK(keys(document) == Names{"schema_version", "inputs", "assumed", "warnings", "search", "plans"});
-  CHECK(keys(document["search"]) == Names{"enumerated", "rejected", "out_of_memory", "ranked"});
+  CHECK(keys(document["search"]) ==
+        Names{"enumerated", "rejected", "out_of_memory", "ranked", "simulated", "simulation_certain"});
   CHECK(keys(document["assumed"][0]) == Names{"what", "value", "set_by"});
   const auto& plan = document["plans"][0];
-  CHECK(keys(plan) == Names{"rank", "layout", "step_time_s", "step_time_low_s", "step_time_high_s", "tokens_per_s",
-                            "tokens_per_s_per_gpu", "mfu", "breakdown_s", "memory_bytes", "fits", "bound_by",
-                            "tied_with_previous"});
+  CHECK(keys(plan) == Names{"rank", "layout", "step_time_s", "step_time_low_s", "step_time_high_s",
+                            "simulated_step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu", "breakdown_s",
+                            "memory_bytes", "fits", "bound_by", "tied_with_previous"});
   CHECK(keys(plan["layout"]) == Names{"dp",
                                       "tp",
                                       "pp",
