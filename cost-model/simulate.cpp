@@ -311,7 +311,7 @@ void Simulator::Work::perturb() {
   if (shares) {
     const auto law =
         collective_law(*job_, layout_->zero == 0 ? Collective::all_reduce : Collective::reduce_scatter, group);
-    most = law.curve == nullptr ? min(most, law.bandwidth / static_cast<double>(std::max(1, group.inside))) : most;
+    most = law.measured.nearest == nullptr ? min(most, law.bandwidth / static_cast<double>(std::max(1, group.inside))) : most;
   }
   const std::size_t pp = ranks_.size();
   for (std::size_t r = 0; r < pp; ++r) {

@@ -163,7 +163,13 @@ Job job_from(const PlannerOptions& options, std::vector<Assumption>* assumed, st
   ClusterSpec cluster = loader.attempt([&] { return resolve_cluster(options.cluster, warnings); });
   const ProfileSet profiles = loader.attempt([] { return ProfileSet::load(data_folder("clusters/profiles")); });
   loader.throw_problems();
-  return job_from(options, std::move(model), std::move(cluster), profiles, assumed);
+  Job job = job_from(options, std::move(model), std::move(cluster), profiles, assumed);
+  if (warnings != nullptr) {
+    for (const std::string& doubt : calibration_doubts(job.calibration, nccl_environment(), &job.cluster.gpu)) {
+      *warnings += "warning: " + doubt + "\n";
+    }
+  }
+  return job;
 }
 
 Job job_from(const PlannerOptions& options, ModelSpec model, ClusterSpec cluster, const ProfileSet& profiles,
@@ -174,11 +180,6 @@ Job job_from(const PlannerOptions& options, ModelSpec model, ClusterSpec cluster
   loader.throw_problems();
   loader.assume_all(model.assumed);
   loader.assume_all(cluster.assumed);
-  if (warnings != nullptr) {
-    for (const std::string& doubt : calibration_doubts(calibration, nccl_environment(), &cluster.gpu)) {
-      *warnings += "warning: " + doubt + "\n";
-    }
-  }
   Job job = make_job(std::move(model), std::move(cluster), std::move(training), profiles, std::move(calibration));
   loader.assume("efficiency", "profile " + job.profile.name + ", GPU constants of " + job.constants.id,
                 "--framework, --date");

@@ -396,7 +396,7 @@ std::vector<OptionRow> make_rows() {
        .argument = "TRACE.json",
        .group = OptionGroup::command,
        .commands = "simulate",
-       .meaning = "compare with a PyTorch profiler trace (.json or .json.gz)",
+       .meaning = "compare with a PyTorch profiler trace (.json[.gz])",
        .details =
            "Shows measured beside simulated time per class of operations, and whether the GPU waited for data, the "
            "network or the host. Steps are those that the profiler marked (ProfilerStep); times are means over them.",

@@ -111,6 +111,7 @@ std::string description(const OptionRow& row) {
 std::string brief_help(const std::string& name) {
   constexpr std::size_t kSignatureWidth = 27;
   constexpr std::size_t kLineWidth = 80;
+  constexpr std::size_t kMostTold = 6;
   const Command& command = command_named(name);
   std::string text = "tpplan " + std::string(command.name) + ": " + std::string(command.summary) + "\n";
   text += example_lines(command) + "Usage: " + usage(command) + "\n";
@@ -128,12 +129,22 @@ std::string brief_help(const std::string& name) {
       text += "  " + wrap(names, static_cast<int>(kLineWidth), 2, 2) + "\n";
       continue;
     }
-    for (const OptionRow* row : rows) {
+    // One screen: of a command with many options of its own, the last ones are only named.
+    const std::size_t told = rows.size() > kMostTold + 2 ? kMostTold : rows.size();
+    for (std::size_t i = 0; i < told; ++i) {
+      const OptionRow* row = rows[i];
       std::string line = "  " + signature(*row);
       line += std::string(line.size() < kSignatureWidth ? kSignatureWidth - line.size() : 1, ' ');
       line += row->meaning;
       const std::string fallback = row->fallback.empty() ? "" : " [" + std::string(row->fallback) + "]";
       text += line + (line.size() + fallback.size() <= kLineWidth ? fallback : "") + "\n";
+    }
+    if (told < rows.size()) {
+      std::string names = "more (--help explains):";
+      for (std::size_t i = told; i < rows.size(); ++i) {
+        names += " --" + std::string(rows[i]->name);
+      }
+      text += "  " + wrap(names, static_cast<int>(kLineWidth), 2, 2) + "\n";
     }
   }
   if (command.name == "plan") {

@@ -219,7 +219,7 @@ TEST_CASE("an option without its value does not hide other problems") {
 }
 
 TEST_CASE("an option of another command says which") {
-  CHECK(refusal({"gpus", "--tp", "4"}) == "tpplan: error: --tp is no option of gpus (but of plan)");
+  CHECK(refusal({"gpus", "--tp", "4"}) == "tpplan: error: --tp is no option of gpus (but of plan, report)");
 }
 
 TEST_CASE("a word too many is named") {
