@@ -74,13 +74,12 @@ class NcclTestsParser {
   BenchmarkLog parse(std::string_view text) {
     const std::vector<LogLine> lines = log_lines(text);
     for (const LogLine& line : lines) {
-      const std::size_t rows = log_.rows();
-      if (!join_fragment(line)) read_table_line(line);
-      if (log_.rows() > rows) fragment_.clear();
+      read_text(line);
       if (line.message.empty()) continue;
       messages_.read(line.number, line.message);
       take_whole_row(line.message, line.number);
     }
+    flush_pieces();
     close_row(true);
     drop_unfinished_last_row(lines);
     finish_run();
@@ -117,14 +116,29 @@ class NcclTestsParser {
     places_line_.clear();
   }
 
-  /// The text before a message that begins in the middle of a line is a piece of a row, cut anywhere, even in a number;
-  /// the next text without a sender goes on with it. True when the pieces make a whole row.
-  bool join_fragment(const LogLine& line) {
-    if (line.text.find_first_not_of(' ') == std::string::npos) return false;
-    const std::string joined = fragment_ + line.text;
-    const bool whole = !fragment_.empty() && take_whole_row(joined, line.number);
-    fragment_ = line.message.empty() ? "" : joined;
-    return whole;
+  /// A message that begins in the middle of a line cuts a row anywhere, even in a number; the next text without a
+  /// message goes on with it. Pieces that do not make a whole row are read one by one.
+  void read_text(const LogLine& line) {
+    const bool blank = line.text.find_first_not_of(' ') == std::string::npos;
+    if (!line.message.empty()) {
+      if (blank) return;
+      pieces_.push_back(line);
+      joined_ += line.text;
+      return;
+    }
+    if (!pieces_.empty()) {
+      const bool whole = take_whole_row(joined_ + line.text, pieces_.front().number);
+      if (!whole) flush_pieces();
+      pieces_.clear();
+      joined_.clear();
+      if (whole) return;
+    }
+    read_table_line(line);
+  }
+
+  void flush_pieces() {
+    for (const LogLine& piece : pieces_) read_table_line(piece);
+    pieces_.clear();
   }
 
   /// Takes a row that stands whole at the end of a text, as behind a message whose line end came too late. Such a row
@@ -135,10 +149,12 @@ class NcclTestsParser {
     if (!layout.known()) return false;
     for (std::size_t i = 2; i < words.size(); ++i) {
       std::optional<OpenRow> row = row_at(words, i, line);
-      if (!row || row->words.size() > layout.lead.size() + layout.values()) continue;
+      if (!row) continue;
+      if (row->words.size() > layout.lead.size() + layout.values()) return false;
       std::optional<OpenRow> before = std::exchange(open_, std::move(row));
       if (take_row(layout, std::vector<std::string>(open_->words))) return true;
       open_ = std::move(before);
+      return false;
     }
     return false;
   }
@@ -478,7 +494,8 @@ class NcclTestsParser {
   NcclTestsLayout layout_, bare_layout_;
   std::string places_line_;
   std::optional<OpenRow> open_;
-  std::string fragment_;  // text that a message cut
+  std::vector<LogLine> pieces_;  // lines cut by messages, and their texts joined
+  std::string joined_;
   std::string program_;
   std::set<std::string> told_;
 };

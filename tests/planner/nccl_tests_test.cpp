@@ -138,6 +138,16 @@ TEST_CASE("a row behind a message on one line is read") {
   CHECK(log.runs[0].variables.at("channels") == "P2P 1");
 }
 
+TEST_CASE("a whole row before a message and the row after it are both read") {
+  const std::string row =
+      "     1048576        262144     float     sum      -1    27.76   37.78   66.11      0    27.49   38.15   66.76   "
+      "   "
+      "0";
+  const BenchmarkLog log = parse_nccl_tests(
+      "log", kHeader + row + " node0:10000:10020 [2] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/IPC\n" + row + "\n");
+  CHECK(log.rows() == 2);
+}
+
 TEST_CASE("prefixes of srun and mpirun and pdsh are taken off") {
   for (const std::string prefix : {"0: ", "[1,0]<stdout>:", "[prterun-gpu-1@1,0]<stdout>: ", "node0: ", "[0]",
                                    "  12: ", "2026-01-31T10:00:00Z "}) {
