@@ -207,18 +207,19 @@ void simulate_plans(const Job& job, SearchResult& result) {
       continue;
     }
     ++stats.simulated;
-    if (seconds < best) {
-      Plan plan = plan_of(job, candidate.layout);
-      plan.simulated_s = seconds;
-      if (plan.fits == Fits::no) {
-        continue;
-      }
-      best = seconds;
-      result.fastest_simulated = std::move(plan);
+    if (seconds >= fastest.back()) {
+      continue;
     }
-    if (seconds < fastest.back()) {
-      fastest.back() = seconds;
-      std::sort(fastest.begin(), fastest.end());
+    Plan plan = plan_of(job, candidate.layout);
+    if (plan.fits == Fits::no) {
+      continue;
+    }
+    fastest.back() = seconds;
+    std::sort(fastest.begin(), fastest.end());
+    if (seconds < best) {
+      best = seconds;
+      plan.simulated_s = seconds;
+      result.fastest_simulated = std::move(plan);
     }
   }
   stats.simulation_certain = !fastest.empty() && result.left_out_bound >= fastest.back();
