@@ -90,6 +90,29 @@ TEST_CASE("slices of one thread nest or do not overlap") {
   }
 }
 
+TEST_CASE("streams of experts and context and FSDP show in a trace and nest") {
+  const Job job = tests::priced_job(tests::mixtral_8x7b(), "h100-80gb-sxm", 2, 8, 4096, 16);
+  Layout layout;
+  layout.tp = 2;
+  layout.cp = 2;
+  layout.dp = 4;
+  layout.ep = 4;
+  layout.zero = 3;
+  layout.sequence_parallel = true;
+  const auto step = simulate(job, layout);
+  auto slices = slices_of(trace_of(step));
+  for (const StreamKind kind : {StreamKind::tensor_parallel, StreamKind::context_parallel, StreamKind::expert_parallel,
+                                StreamKind::parameter_gather, StreamKind::data_parallel}) {
+    auto& spans = slices[{0, static_cast<int>(kind) + 1}];
+    CAPTURE(static_cast<int>(kind));
+    REQUIRE(!spans.empty());
+    std::sort(spans.begin(), spans.end());
+    for (std::size_t i = 1; i < spans.size(); ++i) {
+      REQUIRE(spans[i - 1].second <= spans[i].first);
+    }
+  }
+}
+
 TEST_CASE("every process and thread of a trace is named and sorted") {
   const json trace = trace_of(step_of(Schedule::f1b1, 4, 1, 16));
   CHECK(trace["displayTimeUnit"] == "ms");
