@@ -109,6 +109,8 @@ std::vector<OptionRow> report_rows() {
     o.capacity.tokens_per_parameter = value.value_or(o.capacity.tokens_per_parameter);
     return problem;
   });
+  row("framework-date", "DATE", "framework release to plan for (2024-06)", "the newest known",
+      [](Options& o, const Text& text) { return read_date(text, o.capacity.framework_date); });
   row("goodput", "P", "share of the time that is training", "of the failure model", read_goodput);
   row("gpu-mtbf", "TIME", "time between interruptions of one GPU (50000 h)", "of Llama 3, 50,677 h",
       duration<&Capacity::gpu_mtbf>);

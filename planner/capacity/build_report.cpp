@@ -1,6 +1,7 @@
 #include "planner/capacity/build_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -108,6 +109,9 @@ class ReportBuilder {
   const Candidate* chosen() const;
   ReportSection clusters_section() const;
   void decide(const Candidate& best);
+  [[nodiscard]] bool all_priced() const;
+  void warn_of_slower();
+  void adopt_allocation();
   void list_assumptions(const Candidate& best);
 
   const PlannerOptions& options_;
@@ -192,11 +196,34 @@ void ReportBuilder::judge(Candidate& candidate) const {
   }
 }
 
+bool ReportBuilder::all_priced() const {
+  return std::all_of(candidates_.begin(), candidates_.end(),
+                     [](const Candidate& c) { return !c.plan || c.run.rent.has_value(); });
+}
+
+/// Clusters of the same GPU of which the larger one is slower.
+void ReportBuilder::warn_of_slower() {
+  for (const Candidate& small : candidates_) {
+    for (const Candidate& large : candidates_) {
+      if (!small.plan || !large.plan || small.model != large.model) {
+        continue;
+      }
+      const ClusterSpec& few = small.plan->job.cluster;
+      const ClusterSpec& many = large.plan->job.cluster;
+      if (few.gpu.id == many.gpu.id && few.gpus() < many.gpus() &&
+          large.run.tokens_per_second < small.run.tokens_per_second) {
+        report_.warnings.push_back(cluster_text(many) + " train slower than " + cluster_text(few) + ": " +
+                                   with_separators(std::llround(large.run.tokens_per_second)) + " against " +
+                                   with_separators(std::llround(small.run.tokens_per_second)) + " tokens/s");
+      }
+    }
+  }
+}
+
 /// Of the first model: what meets deadline and budget first; then most tokens, least rent where everything has a price,
 /// least time.
 const Candidate* ReportBuilder::chosen() const {
-  const bool priced = std::all_of(candidates_.begin(), candidates_.end(),
-                                  [](const Candidate& c) { return !c.plan || c.run.rent.has_value(); });
+  const bool priced = all_priced();
   const Candidate* best = nullptr;
   for (const Candidate& candidate : candidates_) {
     if (!candidate.plan || candidate.model != &models_.front()) {
@@ -300,7 +327,7 @@ void ReportBuilder::decide(const Candidate& best) {
     text += std::string(run.rent ? " The cheapest" : " The smallest") + " size that meets " +
             brief_number(asked_.deadline->raw() / 86400) + " days.";
   } else if (candidates_.size() > 1) {
-    text += std::string(run.rent ? " The cheapest" : " The fastest") + " of " + std::to_string(hardware_.size()) +
+    text += std::string(all_priced() ? " The cheapest" : " The fastest") + " of " + std::to_string(hardware_.size()) +
             " clusters.";
   }
   report_.decision = std::move(text);
@@ -342,9 +369,7 @@ void ReportBuilder::list_assumptions(const Candidate& best) {
          brief_number(hour.value.raw()) + " " + around_.prices.currency + " per GPU-hour" +
              (around_.prices.shipped ? ", listed" : ""),
          hour.low < hour.high ? brief_number(hour.low.raw()) + " to " + brief_number(hour.high.raw()) : "",
-         price->kind + (price->kind.empty() ? "" : ", ") + (price->date.empty() ? around_.prices.date : price->date) +
-             ", " + (price->source.empty() ? around_.prices.source : price->source),
-         "--price"});
+         origin_text(*price, around_.prices), "--price"});
   }
   report_.assumed.insert(report_.assumed.end(), circumstances_assumed_.begin(), circumstances_assumed_.end());
 }
@@ -372,6 +397,7 @@ CapacityReport ReportBuilder::build(const std::string& date) {
   decide(*best);
   list_assumptions(*best);
   report_.warnings = warnings(best->plan->job, best->plan->plan.layout);
+  warn_of_slower();
   const Subject subject{planner_, around_, asked_, gpus_, *best->model, *best->hardware, *best->plan, best->run};
   for (const SectionRow& row : section_rows()) {
     const bool wanted = asked_.sections.empty() ? row.usual(subject)
@@ -382,7 +408,28 @@ CapacityReport ReportBuilder::build(const std::string& date) {
       report_.sections.push_back(row.build(subject, report_.warnings));
     }
   }
+  adopt_allocation();
   return std::move(report_);
+}
+
+/// With an amount of compute to allocate the decision is its answer.
+void ReportBuilder::adopt_allocation() {
+  for (const ReportSection& section : report_.sections) {
+    if (section.id != "allocation" || section.summary.empty()) {
+      continue;
+    }
+    for (const auto& row : section.table.rows) {
+      const auto at = [&](std::string_view key) { return std::get_if<Figure>(&row[column_of(section.table, key)]); };
+      if (at("time_days") == nullptr || at("tokens_per_parameter")->value != asked_.tokens_per_parameter) {
+        continue;
+      }
+      report_.title = models_.front().name + " in proportion, for a given amount of compute";
+      report_.decision = section.summary.front();
+      report_.headlines = {{"parameters", "parameters_billion", *at("parameters_billion"), "billion"},
+                           {"time to train", "time_days", *at("time_days"), "days"},
+                           {"GPU-hours", "gpu_hours", *at("gpu_hours"), "h"}};
+    }
+  }
 }
 
 template <ReportSection (*section)(const Subject&)>

@@ -17,6 +17,7 @@ struct CapacityOptions {
   std::optional<double> flops;   ///< model FLOPs of the whole run, for the allocation
   std::optional<double> gpu_hours;
   double tokens_per_parameter = 20;
+  std::string framework_date;         ///< "2024-06": release of the framework
   std::string prices;                 ///< file of --price
   std::vector<std::string> sections;  ///< ids to show; empty: all that have an answer
   std::vector<std::string> compare;   ///< GPU ids

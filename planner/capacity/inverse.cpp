@@ -115,7 +115,7 @@ std::optional<double> smallest_where(double low, double high, double precision,
   return high;
 }
 
-int largest_multiple(int step, int most, const std::function<bool(int)>& met) {
+int largest_multiple(int step, int most, double precision, const std::function<bool(int)>& met) {
   int low = 0;  // in steps; holds
   int high = 1;
   while (high <= most / step && met(high * step)) {
@@ -123,7 +123,7 @@ int largest_multiple(int step, int most, const std::function<bool(int)>& met) {
     high *= 2;
   }
   high = std::min(high, most / step + 1);
-  while (high - low > 1) {
+  while (high - low > 1 && high - low > precision * low) {
     const int middle = low + (high - low) / 2;
     (met(middle * step) ? low : high) = middle;
   }

@@ -34,7 +34,8 @@ DeadlineAnswer answer_deadline(const SizePricer& price, Hours deadline, int most
 /// The smallest value in [low, high] at which `met` holds, within a relative `precision`, when it holds from some value
 /// on; nothing when not even at `high`.
 std::optional<double> smallest_where(double low, double high, double precision, const std::function<bool(double)>& met);
-/// The largest multiple of `step` in [step, most] at which `met` holds, when it holds up to some value; 0 for none.
-int largest_multiple(int step, int most, const std::function<bool(int)>& met);
+/// A multiple of `step` in [step, most] at which `met` holds and beyond which, by at most a `precision` of it, it does
+/// not, when it holds up to some value; 0 for none.
+int largest_multiple(int step, int most, double precision, const std::function<bool(int)>& met);
 
 }  // namespace tpplan

@@ -81,10 +81,11 @@ ReportSection limits_section(const Subject& subject) {
     return subject.planner.best(options, subject.model, cluster);
   };
   constexpr int kSeqStep = 1024;
+  constexpr double kPrecision = 0.05;
   constexpr int kLongest = 4 << 20;
   const int most = subject.model.learned_positions > 0 ? subject.model.learned_positions : kLongest;
   for (const Way& way : ways) {
-    const int longest = largest_multiple(kSeqStep, most, [&](int seq) { return at(way, seq).has_value(); });
+    const int longest = largest_multiple(kSeqStep, most, kPrecision, [&](int seq) { return at(way, seq).has_value(); });
     if (longest == 0) {
       section.table.rows.push_back({way.name, Figure{0}, {}, {}, "nothing fits"});
       continue;
@@ -116,7 +117,7 @@ ReportSection limits_section(const Subject& subject) {
         " B parameters: " + std::to_string(largest.layers) + " layers of " + with_separators(largest.hidden) +
         " with " + std::to_string(largest.heads) + " heads (to 2 %).");
   }
-  section.notes = {"sequences in steps of 1,024 tokens, tokens per step held at " +
+  section.notes = {"sequences in steps of 1,024 tokens, to 5 %; tokens per step held at " +
                    with_separators(static_cast<long long>(step_tokens)) +
                    "; the term named is the largest that grows with the sequence"};
   return section;

@@ -198,10 +198,10 @@ ReportSection buy_or_rent_section(const Subject& subject) {
                      .series = {"break_even_months"},
                      .x_label = "share of the year at work",
                      .y_label = "months"}};
-  section.notes = {"rented: " + rented->kind + " price of " + rented->date + " (" + rented->source +
-                       "); bought: " + bought->kind + " price of " + bought->date + " (" + bought->source + ")",
-                   "owning: straight-line depreciation to the resale value, interest on the mean of both, hosting, and "
-                   "electricity for the hours at work"};
+  section.notes = {
+      "rented: " + origin_text(*rented, around.prices) + "; bought: " + origin_text(*bought, around.prices),
+      "owning: straight-line depreciation to the resale value, interest on the mean of both, hosting, and "
+      "electricity for the hours at work"};
   return section;
 }
 

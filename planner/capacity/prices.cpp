@@ -156,6 +156,15 @@ PriceList parse_prices(std::string name, std::string source, const GpuCatalogue&
   return read_prices(document, catalogue);
 }
 
+std::string origin_text(const Price& price, const PriceList& list) {
+  std::string text = price.kind;
+  for (const std::string& part :
+       {price.date.empty() ? list.date : price.date, price.source.empty() ? list.source : price.source}) {
+    text += (text.empty() || part.empty() ? "" : ", ") + part;
+  }
+  return text;
+}
+
 PriceList shipped_prices(const GpuCatalogue& catalogue) {
   PriceList list = load_prices(data_folder("clusters/prices") + "/listed.json", catalogue);
   list.shipped = true;

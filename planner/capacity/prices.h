@@ -41,6 +41,9 @@ struct PriceList {
 PriceList load_prices(const std::string& path, const GpuCatalogue& catalogue);
 PriceList parse_prices(std::string name, std::string source, const GpuCatalogue& catalogue);
 
+/// Kind, date and source of a price, those of the whole list where it has none of its own.
+std::string origin_text(const Price& price, const PriceList& list);
+
 /// Prices as published by providers, each with date and source: clusters/prices/listed.json.
 PriceList shipped_prices(const GpuCatalogue& catalogue);
 

@@ -80,7 +80,7 @@ constexpr std::array<Writer, 3> kWriters{{
 int run_report(const PlannerOptions& options, std::ostream& out, std::ostream& err) {
   const std::string date = report_date(options);
   PlannerOptions planned = options;
-  planned.date.clear();  // of the paper, not of the framework
+  planned.date = options.capacity.framework_date;
   std::string file_warnings;
   CapacityReport report;
   {

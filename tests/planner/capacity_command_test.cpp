@@ -145,6 +145,31 @@ TEST_CASE("the network section finds a speed between too slow and fast enough") 
   }
 }
 
+TEST_CASE("a report warns when storage is the limit") {
+  const std::vector<std::string> words{"--model",  "7b",   "--cluster",  "8xA100",
+                                       "--tokens", "100G", "--sections", "storage"};
+  CHECK(report(words).json["warnings"].empty());
+  std::vector<std::string> slow = words;
+  slow.insert(slow.end(), {"--storage-read", "50 kB/s", "--checkpoint-write", "2 MB/s"});
+  const nlohmann::json warnings = report(slow).json["warnings"];
+  REQUIRE(warnings.size() == 2);
+  for (const auto& warning : warnings) {
+    CHECK(warning.get<std::string>().starts_with("storage is the limit"));
+  }
+}
+
+TEST_CASE("a report warns when more GPUs of a kind are slower than fewer") {
+  const Ran ran = report({"--model",        "llama3.2-1b", "--cluster",   "1x2xrtx-4090,1x8xrtx-4090",
+                          "--framework",    "fsdp",        "--tp",        "1",
+                          "--pp",           "1",           "--cp",        "1",
+                          "--zero",         "0",           "--optimizer", "adam-8bit",
+                          "--recompute",    "none",        "--seq",       "1024",
+                          "--global-batch", "8",           "--tokens",    "1G",
+                          "--sections",     "storage"});
+  REQUIRE(!ran.json["warnings"].empty());
+  CHECK(ran.json["warnings"].dump().find("8 x RTX 4090 train slower than 2 x RTX 4090") != std::string::npos);
+}
+
 TEST_CASE("GPU-hours are allocated to a model and tokens that use them up") {
   const Ran ran =
       report({"--model", "7b", "--cluster", "8x8xh100-80gb-sxm", "--gpu-hours", "20k", "--sections", "allocation"});

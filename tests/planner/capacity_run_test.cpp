@@ -115,9 +115,12 @@ TEST_CASE("searches for a threshold find it") {
   CHECK(*smallest_where(1, 1e6, 0.01, [](double x) { return x >= 300; }) == doctest::Approx(300).epsilon(0.01));
   CHECK_FALSE(smallest_where(1, 100, 0.01, [](double x) { return x >= 300; }));
   CHECK(*smallest_where(1, 100, 0.01, [](double) { return true; }) == 1);
-  CHECK(largest_multiple(1024, 1 << 20, [](int n) { return n <= 50000; }) == 48 * 1024);
-  CHECK(largest_multiple(1024, 4096, [](int) { return true; }) == 4096);
-  CHECK(largest_multiple(1024, 4096, [](int) { return false; }) == 0);
+  CHECK(largest_multiple(1024, 1 << 20, 0, [](int n) { return n <= 50000; }) == 48 * 1024);
+  const int near = largest_multiple(1024, 1 << 20, 0.05, [](int n) { return n <= 500000; });
+  CHECK(near <= 500000);
+  CHECK(near > 500000 * 0.95);
+  CHECK(largest_multiple(1024, 4096, 0, [](int) { return true; }) == 4096);
+  CHECK(largest_multiple(1024, 4096, 0, [](int) { return false; }) == 0);
 }
 
 TEST_CASE("a scaled model keeps its proportions and comes near the wanted size") {
