@@ -150,7 +150,7 @@ TEST_CASE("a report warns when storage is the limit") {
                                        "--tokens", "100G", "--sections", "storage"};
   CHECK(report(words).json["warnings"].empty());
   std::vector<std::string> slow = words;
-  slow.insert(slow.end(), {"--storage-read", "50 kB/s", "--checkpoint-write", "2 MB/s"});
+  slow.insert(slow.end(), {"--storage-read", "50 kB/s", "--checkpoint-write", "500 kB/s"});
   const nlohmann::json warnings = report(slow).json["warnings"];
   REQUIRE(warnings.size() == 2);
   for (const auto& warning : warnings) {
