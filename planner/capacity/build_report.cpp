@@ -281,7 +281,7 @@ ReportSection ReportBuilder::clusters_section() const {
     row.emplace_back(Figure{static_cast<double>(plan.job.cluster.gpus())});
     row.emplace_back(Figure{run.tokens * 1e-9});
     row.emplace_back(to_text(plan.plan.layout));
-    row.emplace_back(Figure{step, step * (1 - run.step_error), step * (1 + run.step_error)});
+    row.emplace_back(Figure{step, interval80(step, run.step_error).low, interval80(step, run.step_error).high});
     row.emplace_back(Figure{run.tokens_per_second});
     row.emplace_back(Figure{mfu(plan.job, plan.plan.layout, plan.plan.estimate.step)});
     row.emplace_back(Figure{run.goodput});

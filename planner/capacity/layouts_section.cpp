@@ -25,8 +25,8 @@ std::size_t axis_index(std::string_view name) {
 
 Figure step_figure(const Plan& plan) {
   const double step = plan.estimate.step.total().raw();
-  const double error = plan.estimate.step.step_error;
-  return {step, step * (1 - error), step * (1 + error)};
+  const Interval<double> interval = interval80(step, plan.estimate.step.step_error);
+  return {step, interval.low, interval.high};
 }
 
 constexpr double kGiB = 1073741824;
@@ -51,13 +51,14 @@ ReportTable layout_table(const Job& job, const std::vector<const Plan*>& plans) 
     const Plan& plan = *plans[i];
     const MemoryEstimate& memory = plan.estimate.memory;
     const double total = memory.total().raw() / kGiB;
-    std::vector<ReportCell> row{std::to_string(i + 1),
-                                to_text(plan.layout),
-                                step_figure(plan),
-                                Figure{tokens_per_second(job, plan.estimate.step) / job.cluster.gpus()},
-                                Figure{mfu(job, plan.layout, plan.estimate.step)},
-                                Figure{total, total * (1 - memory.error), total * (1 + memory.error)},
-                                std::string(name_of(plan.fits))};
+    std::vector<ReportCell> row{
+        std::to_string(i + 1),
+        to_text(plan.layout),
+        step_figure(plan),
+        Figure{tokens_per_second(job, plan.estimate.step) / job.cluster.gpus()},
+        Figure{mfu(job, plan.layout, plan.estimate.step)},
+        Figure{total, interval80(total, memory.error).low, interval80(total, memory.error).high},
+        std::string(name_of(plan.fits))};
     for (const StepTermRow& term : kStepTerms) {
       row.emplace_back(Figure{(plan.estimate.step.*term.field).raw()});
     }

@@ -136,7 +136,8 @@ TrainingRun training_run(const Circumstances& around, const PricedPlan& plan, do
 
   constexpr double kHour = 3600;
   const Hours wall(tokens / run.tokens_per_second / run.goodput / kHour);
-  run.wall = {wall, wall * (1 - run.step_error), wall * (1 + run.step_error)};
+  const Interval<double> spread = interval80(1.0, run.step_error);
+  run.wall = {wall, wall * spread.low, wall * spread.high};
   const double paid = static_cast<double>(cluster.gpus()) + static_cast<double>(run.spares) * cluster.gpus_per_node;
   run.gpu_hours = {run.wall.value * paid, run.wall.low * paid, run.wall.high * paid};
   run.price = around.prices.hourly(cluster);
