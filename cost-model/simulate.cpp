@@ -1,7 +1,6 @@
 #include "cost-model/simulate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
 #include "cost-model/layer_sizes.h"
