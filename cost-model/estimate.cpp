@@ -63,12 +63,16 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
     out.transfers = pipeline_time(layout.schedule, layout.pp, layout.vpp, out.micro_batches, times) - out.span +
                     hop * (std::max(0.0, profile.pp_exposed_transfers - 2) * out.micro_batches);
   } else {
+    // Two copies of the model run from both ends always have another micro-batch to compute meanwhile.
     const double per_micro_batch =
-        (overlapped ? profile.pp_exposed_overlapped : profile.pp_exposed_transfers) * layout.vpp;
+        layout.schedule == Schedule::dualpipe
+            ? 0
+            : (overlapped ? profile.pp_exposed_overlapped : profile.pp_exposed_transfers) * layout.vpp;
     out.transfers = hop * (per_micro_batch * out.micro_batches + 2.0 * (layout.pp - 1));
   }
-  if (job.model.tied_embeddings) {
-    out.tied_reduction = transfers.ends.time(Bytes(costs.front().embedding_params * profile.gradient_wire_bytes));
+  if (ends_share_embedding(job, layout)) {
+    const double wire = state_bytes(job, layout.optimizer).wire;
+    out.tied_reduction = transfers.ends.time(Bytes(costs.front().embedding_params * wire));
   }
   return out;
 }
@@ -114,7 +118,11 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
       const double reductions = layout.zero >= 2 ? micro_batches : 1;
       data_parallel =
           (reduce_beside ? beside(stage.backward, t.reduce, profile.dp_overlap_cost) : t.reduce) * reductions;
-      data_parallel += gather_beside ? beside(stage.forward, t.gather, profile.dp_overlap_cost) : t.gather;
+      // PyTorch's second stage keeps weights gathered through a micro-batch only (reshard_after_forward off).
+      const bool every_time =
+          layout.zero == 2 && (training.framework == Framework::fsdp || training.framework == Framework::torchtitan);
+      data_parallel += (gather_beside ? beside(stage.forward, t.gather, profile.dp_overlap_cost) : t.gather) *
+                       (every_time ? micro_batches : 1);
     }
     if (group.content.embedding || group.content.head) {
       data_parallel += pipeline.tied_reduction;
@@ -123,10 +131,12 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
                                           : params + stage.expert_params;
     const Bytes traffic(std::max(8.0, profile.optimizer_bytes + row_of(layout.optimizer).traffic_bytes) * local);
     Seconds optimizer = traffic / (on.cluster.gpu.memory_bandwidth * on.constants.memory_adam);
+    optimizer += optimizer_products(on, layout.optimizer,
+                                    params - (group.content.embedding ? costs.embedding_params : 0) -
+                                        (own_head ? costs.head_params : 0) + stage.expert_params);
     Seconds offload(0);
     if (layout.offload == Offload::optimizer && on.cluster.host_link.raw() > 0) {
-      // Gradients go down and updated weights come back; the update itself runs at host memory speed beside them.
-      offload = Bytes((4 + profile.weight_bytes) * local) / on.cluster.host_link;
+      offload = offloaded_update(on, layout, local);
       optimizer = Seconds(0);
     } else if (layout.offload == Offload::activations && on.cluster.host_link.raw() > 0) {
       const Bytes moved = (costs.dense_activations * static_cast<double>(group.content.dense) +
@@ -163,7 +173,8 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
   const int moe_layers = job.moe() ? job.moe_before.back() : 0;
   const auto& costs = all_costs.front();
   out.step.model_flops = (costs.model_flops_dense * static_cast<double>(job.model.layers - moe_layers) +
-                          costs.model_flops_moe * static_cast<double>(moe_layers) + costs.model_flops_head) *
+                          costs.model_flops_moe * static_cast<double>(moe_layers) + costs.model_flops_head +
+                          costs.model_flops_mtp * static_cast<double>(job.model.mtp_layers)) *
                          layers_flops_scale;
   out.step.step_error = job.profile.step_error;
   return out;
@@ -173,11 +184,13 @@ Estimate estimate(const Job& job, const Layout& layout) {
   if (stages_keep_to_parts(job, layout)) {
     return mixed_estimate(job, layout);
   }
-  return combine(job, layout, layer_costs(job, layer_key(layout)),
-                 pipeline_shape(job, layout.pp, layout.vpp, layout.schedule));
+  return combine(job, layout, layer_costs(job, layer_key(layout)), pipeline_shape(job, layout));
 }
 
 Fits verdict(const MemoryEstimate& memory, double headroom) {
+  if (memory.host_capacity > Bytes(0) && memory.host_bytes > memory.host_capacity) {
+    return Fits::no;
+  }
   if (memory.total() <= memory.capacity * (1 - headroom)) {
     return Fits::fits;
   }

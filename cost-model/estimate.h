@@ -16,6 +16,8 @@ struct StageContent {
   int moe = 0;
   bool embedding = false;
   bool head = false;
+  int mtp = 0;     ///< multi-token prediction modules, each a layer, a projection and a head of its own
+  int chunks = 1;  ///< stages that the rank computes
   friend bool operator==(const StageContent&, const StageContent&) = default;
 };
 
@@ -37,8 +39,11 @@ struct PipelineShape {
 };
 /// Stages lie round and round on the ranks; ZB-V's go down and up again, DualPipe's ranks hold one of each direction.
 PipelineShape pipeline_shape(const Job& job, int pp, int vpp, Schedule schedule = Schedule::f1b1);
-/// The same for a layout, whose costs balance the layers where stages lie on different parts of a mixed cluster.
+/// The same of a layout, whose costs decide where the job asks for balanced stages and where stages lie on different
+/// parts of a mixed cluster.
 PipelineShape pipeline_shape(const Job& job, const Layout& layout);
+PipelineShape pipeline_shape(const Job& job, const Layout& layout, const LayerCosts& costs);
+bool stages_are_balanced(const Job& job, int pp);
 
 /// Seconds of one step by what they are spent on, of the pipeline rank that finishes last; they add up to total().
 /// The members are the keys of `breakdown_s`.
@@ -76,6 +81,7 @@ inline constexpr std::array<StepTermRow, 12> kStepTerms{{
 struct MemoryEstimate {
   Bytes weights, gradients, optimizer, activations, loss, gathered, communication, workspace, allocator_slack, context;
   Bytes host_bytes;         ///< host memory per GPU that offloading needs
+  Bytes host_capacity;      ///< host memory per GPU, 0 where it is unknown or storage takes what it cannot hold
   Bytes capacity;           ///< usable bytes of the GPU
   int stage = 0;            ///< pipeline rank of the fullest GPU
   std::uint8_t moment = 0;  ///< index into kMoments

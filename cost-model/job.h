@@ -16,8 +16,15 @@ namespace tpplan {
 enum class AttentionKernel : std::uint8_t { unfused, fused_softmax, flash1, flash, triton };
 enum class Loss : std::uint8_t { by_profile, plain, fused, chunked };
 enum class Dispatcher : std::uint8_t { by_profile, all_to_all, deepep, hybridep };
+inline constexpr std::array<NameRow<Dispatcher>, 3> kDispatcherNames{
+    {{"all-to-all", Dispatcher::all_to_all}, {"deepep", Dispatcher::deepep}, {"hybridep", Dispatcher::hybridep}}};
 /// What the user says of an overlap: the profile's habit, off, or on.
 enum class Switch : std::uint8_t { by_profile, off, on };
+/// How layers are dealt out to pipeline stages: as the framework does, or so that the slowest stage is as fast, or the
+/// fullest as empty, as whole layers can make it.
+enum class StageBalance : std::uint8_t { framework, time, memory };
+inline constexpr std::array<NameRow<StageBalance>, 3> kStageBalanceNames{
+    {{"framework", StageBalance::framework}, {"time", StageBalance::time}, {"memory", StageBalance::memory}}};
 
 /// How the model is trained: what the layout does not say.
 struct TrainingSpec {
@@ -35,6 +42,8 @@ struct TrainingSpec {
   Loss loss = Loss::by_profile;
   Dispatcher dispatcher = Dispatcher::by_profile;
   double expert_imbalance = 1;  ///< busiest expert over the mean
+  double expert_capacity = 0;   ///< most tokens of an expert over the mean, the rest dropped; 0: dropless
+  double gradient_bytes = 0;    ///< per gradient kept and reduced; 0: the framework's habit
   Switch overlap_dp_grad = Switch::by_profile;
   Switch overlap_dp_param = Switch::by_profile;
   Switch overlap_tp = Switch::by_profile;
@@ -43,7 +52,8 @@ struct TrainingSpec {
   PeftMethod peft = PeftMethod::none;
   int peft_rank = 16;
   std::vector<std::string> peft_targets;
-  std::vector<int> layers_per_stage;  ///< given by the user; empty: by rule
+  std::vector<int> layers_per_stage;  ///< given by the user; empty: by `balance`
+  StageBalance balance = StageBalance::framework;
   double memory_headroom = 0.03;
   std::vector<std::string> assumed;
 };
@@ -72,6 +82,12 @@ struct Job {
                               : moe_before[static_cast<std::size_t>(end)] - moe_before[static_cast<std::size_t>(begin)];
   }
   [[nodiscard]] bool moe() const { return !moe_before.empty(); }
+  /// Tokens of the busiest expert over the mean: the imbalance, less what a capacity drops.
+  [[nodiscard]] double routed_factor() const {
+    return training.expert_capacity > 0 && training.expert_capacity < training.expert_imbalance
+               ? training.expert_capacity
+               : training.expert_imbalance;
+  }
 };
 
 /// Puts a job together and checks its parts against each other: every problem at once as SpecError (precision the GPU

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cost-model/layer_sizes.h"
+#include "cost-model/stage_cost.h"
 
 namespace tpplan {
 
@@ -13,12 +14,50 @@ LayerKey layer_key(const Layout& layout) {
   key.ep = layout.ep;
   key.etp = layout.etp;
   key.micro_batch = layout.micro_batch;
+  key.recompute_layers = layout.recompute == RecomputeKind::full ? layout.recompute_layers : 0;
   key.sequence_parallel = layout.sequence_parallel;
+  key.paired = layout.schedule == Schedule::dualpipe;
   key.recompute = layout.recompute;
   key.recompute_modules = layout.recompute == RecomputeKind::selective ? layout.recompute_modules : std::uint16_t{0};
   key.cp_type = layout.cp_type;
   key.ranks_order = layout.ranks_order;
   return key;
+}
+
+PassCosts& PassCosts::operator+=(const PassCosts& other) {
+  forward += other.forward;
+  backward += other.backward;
+  weight_gradient += other.weight_gradient;
+  recompute += other.recompute;
+  tp_forward += other.tp_forward;
+  tp_backward += other.tp_backward;
+  cp_forward += other.cp_forward;
+  cp_backward += other.cp_backward;
+  ep_forward += other.ep_forward;
+  ep_backward += other.ep_backward;
+  host_forward += other.host_forward;
+  host_backward += other.host_backward;
+  forward_launch += other.forward_launch;
+  backward_launch += other.backward_launch;
+  return *this;
+}
+
+PassCosts operator*(PassCosts costs, double n) {
+  costs.forward *= n;
+  costs.backward *= n;
+  costs.weight_gradient *= n;
+  costs.recompute *= n;
+  costs.tp_forward *= n;
+  costs.tp_backward *= n;
+  costs.cp_forward *= n;
+  costs.cp_backward *= n;
+  costs.ep_forward *= n;
+  costs.ep_backward *= n;
+  costs.host_forward *= n;
+  costs.host_backward *= n;
+  costs.forward_launch *= n;
+  costs.backward_launch *= n;
+  return costs;
 }
 
 namespace {
@@ -35,8 +74,6 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
   Seconds gemm_forward(0);
   Seconds memory_forward(0);
   double collectives = 0;
-  const auto ep_share =
-      switched_on(job.training.overlap_ep, 0) ? job.profile.ep_exposed_overlapped : job.profile.ep_exposed;
   for (const auto& op : list) {
     const bool again = key.recompute == RecomputeKind::full ||
                        (key.recompute == RecomputeKind::selective && in_mask(op, key.recompute_modules));
@@ -52,8 +89,8 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
         collectives += 1;
         break;
       case OperationKind::ep_comm:
-        costs.ep_forward += op.forward * ep_share;
-        costs.ep_backward += (op.input_gradient + (again ? op.forward : Seconds(0))) * ep_share;
+        costs.ep_forward += op.forward;
+        costs.ep_backward += op.input_gradient + (again ? op.forward : Seconds(0));
         collectives += 1;
         break;
       default:
@@ -68,6 +105,17 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
   }
   if (key.recompute == RecomputeKind::selective_op) {
     costs.recompute = gemm_forward * job.profile.selective_op_share + memory_forward;
+  }
+  const Seconds exchanges = costs.ep_forward + costs.ep_backward;
+  if (exchanges > Seconds(0)) {
+    double exposed = job.profile.ep_exposed;
+    if (key.paired || switched_on(job.training.overlap_ep, 0)) {
+      // The exchanges of one micro-batch run beside the passes of another.
+      const Seconds work = costs.forward + costs.backward + costs.recompute;
+      exposed = beside(work, exchanges, job.profile.ep_exposed_overlapped) / exchanges;
+    }
+    costs.ep_forward *= exposed;
+    costs.ep_backward *= exposed;
   }
   const double repeated = key.recompute == RecomputeKind::full ? launches.forward
                           : costs.recompute.raw() > 0          ? launches.forward * 0.3
@@ -87,29 +135,66 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
   return costs;
 }
 
+/// FFN width per token of a MoE layer whose tensors stay: of a recomputed activation its input alone, two thirds.
+double kept_ffn_width(const Job& job, const LayerSizes& s, std::uint16_t dropped_modules) {
+  const auto& moe = *job.model.moe;
+  const double routed = static_cast<double>(moe.top_k) * moe.expert_ffn * job.routed_factor() / s.sp;
+  const double shared = moe.shared_ffn / s.tp;
+  if ((dropped_modules & kMoe) != 0) {
+    return 0;
+  }
+  return routed * ((dropped_modules & kMoeActivation) != 0 ? 2.0 / 3 : 1) +
+         ((dropped_modules & kSharedExperts) != 0 ? 0 : shared);
+}
+
+/// bytes_per_token() of latent attention: a list's row of queries, keys and values stands for the latent vectors, the
+/// queries before and after rotation and the up-projected keys and values, which mla_up_proj drops; a row of queries
+/// alone is the attention output, as wide as the values.
+double latent_bytes_per_token(const Job& job, const LayerSizes& s, const TokenBytes& row, double ffn_width,
+                              std::uint16_t dropped_modules) {
+  const auto& mla = *job.model.latent;
+  const double heads = s.heads_local;
+  double bytes = 0;
+  if (row.kv > 0) {
+    bytes = row.q * (2.0 * mla.q_lora + 2 * mla.kv_lora + mla.qk_rope) / s.sp;
+    if ((dropped_modules & kMlaUpProjection) == 0) {
+      bytes += row.q * heads * (2 * s.width_qk + mla.qk_nope + mla.v);
+    }
+  } else {
+    bytes = row.q * heads * s.width_v;
+  }
+  LayerSizes rest = s;
+  rest.q = 0;
+  rest.kv = 0;
+  return bytes + bytes_per_token(job, rest, row, ffn_width);
+}
+
 Bytes kept(const Job& job, const LayerKey& key, const LayerSizes& s, const std::vector<TokenBytes>& rows,
            bool moe_layer, std::uint16_t dropped_modules) {
   double per_token = 0;
-  const double ffn = ffn_width_per_token(job, s, moe_layer);
+  const bool narrowed = narrow(job.training.precision);
+  const double ffn = moe_layer ? kept_ffn_width(job, s, dropped_modules) : s.ffn_local;
   for (const auto& row : rows) {
-    if (applies(job, key, row) && (row.module & dropped_modules) == 0) {
-      per_token += bytes_per_token(job, s, row, ffn) * (narrow(job.training.precision) ? row.narrow : 1);
+    if (applies(job, key, row) && (row.module & dropped_modules & (moe_layer ? ~kMlp : ~0)) == 0) {
+      per_token += (job.model.latent ? latent_bytes_per_token(job, s, row, ffn, dropped_modules)
+                                     : bytes_per_token(job, s, row, ffn)) *
+                   (narrowed ? row.narrow : 1);
     }
   }
   if (moe_layer) {
-    // Routed copies kept around the experts: dispatched inputs, router state (12 bytes an expert and token).
+    // Router state (12 bytes an expert and token) and the routed copies that the experts take in.
     const auto& moe = *job.model.moe;
-    const double width = narrow(job.training.precision) ? 1 : 2;
-    const double copies = static_cast<double>(moe.top_k) * job.training.expert_imbalance / s.sp;
-    per_token += 12.0 * moe.experts / s.sp + copies * (width * s.h + 8);
+    const double copies =
+        (dropped_modules & kMoe) != 0 ? 0 : static_cast<double>(moe.top_k) * job.routed_factor() / s.sp;
+    per_token += 12.0 * moe.experts / s.sp + copies * ((narrowed ? 1 : 2) * s.h + 8);
   }
-  return Bytes(per_token * s.tokens * job.profile.activation_factor);
+  return Bytes(per_token * s.widening * s.tokens * job.profile.activation_factor);
 }
 
 Bytes layer_activations(const Job& job, const LayerKey& key, const LayerSizes& s, bool moe_layer) {
   switch (key.recompute) {
     case RecomputeKind::full:
-      return Bytes(2 * s.h / s.sp * s.tokens);
+      return s.element * (s.h / s.sp * s.tokens);
     case RecomputeKind::selective_op:
       if (!job.profile.activations_selective_op.empty()) {
         return kept(job, key, s, job.profile.activations_selective_op, moe_layer, 0);
@@ -152,6 +237,9 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
   const auto s = sizes_of(job, key);
   const auto& profile = job.profile;
   LayerCosts out;
+  out.recompute_layers = key.recompute_layers;
+  LayerKey kept_whole = key;
+  kept_whole.recompute = RecomputeKind::none;
   const auto dense_list = layer_operations(job, key, false);
   out.dense = sum(job, key, dense_list, {profile.kernels_forward, profile.kernels_backward});
   out.dense_params = rank_parameters(job, key, false).dense;
@@ -159,6 +247,9 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
   out.dense_activations_all = kept(job, key, s, profile.activations, false, 0);
   out.model_flops_dense = model_flops(dense_list, job);
   out.weight_share = weight_share(dense_list, out.dense_activations);
+  if (key.recompute == RecomputeKind::full) {
+    out.dense_once = sum(job, kept_whole, dense_list, {profile.kernels_forward, profile.kernels_backward});
+  }
   if (job.moe()) {
     const auto moe_list = layer_operations(job, key, true);
     out.moe = sum(job, key, moe_list, {profile.kernels_forward * 2, profile.kernels_backward * 2});
@@ -166,11 +257,21 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
     // driven by the GPU (DeepEP, HybridEP) inside CUDA graphs does not wait.
     const bool waits = !job.training.cuda_graphs || job.training.dispatcher == Dispatcher::by_profile ||
                        job.training.dispatcher == Dispatcher::all_to_all;
-    if (waits) {
-      const Seconds forward(profile.moe_host_forward_s);
-      out.moe.host_forward += forward;
-      out.moe.host_backward += forward * profile.moe_host_backward_factor;
-    }
+    const Seconds wait(waits ? profile.moe_host_forward_s : 0);
+    const auto add_waits = [&](PassCosts& pass) {
+      Seconds forward = wait;
+      Seconds backward = wait * profile.moe_host_backward_factor;
+      if (key.paired) {
+        // Work of the other micro-batch keeps the GPU busy meanwhile: only what the two passes cannot cover shows.
+        const Seconds spare = pass.total() - pass.forward_launch - pass.backward_launch;
+        const double shown = wait > Seconds(0) ? max(Seconds(0), forward + backward - spare) / (forward + backward) : 0;
+        forward *= shown;
+        backward *= shown;
+      }
+      pass.host_forward += forward;
+      pass.host_backward += backward;
+    };
+    add_waits(out.moe);
     const auto params = rank_parameters(job, key, true);
     out.moe_params = params.dense;
     out.expert_params = params.expert;
@@ -178,13 +279,15 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
     out.moe_activations_all = kept(job, key, s, profile.activations, true, 0);
     out.model_flops_moe = model_flops(moe_list, job);
     out.weight_share = weight_share(moe_list, out.moe_activations);
+    if (key.recompute == RecomputeKind::full) {
+      out.moe_once = sum(job, kept_whole, moe_list, {profile.kernels_forward * 2, profile.kernels_backward * 2});
+      add_waits(out.moe_once);
+    }
   }
   // Ends of the pipeline are never recomputed.
-  LayerKey ends = key;
-  ends.recompute = RecomputeKind::none;
-  out.embedding = sum(job, ends, embedding_operations(job, key), {});
+  out.embedding = sum(job, kept_whole, embedding_operations(job, key), {});
   const auto head_list = head_operations(job, key);
-  out.head = sum(job, ends, head_list, {});
+  out.head = sum(job, kept_whole, head_list, {});
   out.model_flops_head = model_flops(head_list, job);
 
   const double padded_rows = s.vocab_local;
@@ -193,18 +296,30 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
                                 (job.model.embedding_projection > 0 ? job.model.embedding_projection : s.h);
   out.embedding_params = padded_rows * s.h + std::max(0.0, other_rows);
   out.head_params = padded_rows * s.h + (job.model.head_bias ? padded_rows : 0) + s.h;
-  out.layer_input = Bytes(2 * s.h / s.sp * s.tokens);
+  out.layer_input = s.element * (s.h / s.sp * s.tokens);
+  if (job.model.mtp_layers > 0) {
+    const auto projection = mtp_operations(job, key);
+    out.mtp = sum(job, kept_whole, projection, {4, 8});
+    out.mtp += job.moe() ? out.moe : out.dense;
+    out.mtp += out.head;
+    out.mtp_params = (job.moe() ? out.moe_params : out.dense_params) + 2 * s.h * s.h / s.tp + 3 * s.h;
+    // Inputs of both norms and what they put out side by side.
+    out.mtp_activations = (job.moe() ? out.moe_activations : out.dense_activations) + out.layer_input * 4.0;
+    out.model_flops_mtp =
+        (job.moe() ? out.model_flops_moe : out.model_flops_dense) + out.model_flops_head + model_flops(projection, job);
+  }
   const double gather = key.sequence_parallel ? 4 * s.h : 0;
   const double scores =
       job.training.flash_attention ? 0 : std::max(0.0, 4 * s.heads_local * job.training.seq - 19 * s.h);
-  out.backward_transient = Bytes((std::max(4 * s.ffn_local, scores) + gather) * s.tokens);
+  out.backward_transient = Bytes((std::max(4 * s.ffn_local, scores) + gather) * s.widening * s.tokens);
   out.head_activations =
-      Bytes((profile.head_input_bytes / 2 * s.h / s.sp + profile.head_input_bytes / 2 * s.h + gather) * s.tokens);
+      Bytes((profile.head_input_bytes / 2 * s.h / s.sp + profile.head_input_bytes / 2 * s.h + gather) * s.widening *
+            s.tokens);
   const double logit_bytes = job.training.loss == Loss::fused     ? 2
                              : job.training.loss == Loss::chunked ? std::min(9.0, profile.loss_allocated_per_logit)
                                                                   : profile.loss_allocated_per_logit;
   out.loss_transient = Bytes(logit_bytes * s.vocab_local * s.tokens);
-  out.boundary = Bytes(2 * s.h / s.sp * s.tokens);
+  out.boundary = out.layer_input;
   if (profile.dummy_weight_gradients > 0.5) {
     // One shared 16-bit buffer per distinct weight shape of a layer: qkv, projection, up(+gate), down.
     const double gate = job.model.gated_mlp ? 2 : 1;

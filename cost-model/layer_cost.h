@@ -13,7 +13,9 @@ namespace tpplan {
 /// The part of a layout that decides what one layer costs per micro-batch.
 struct LayerKey {
   std::int32_t tp = 1, cp = 1, ep = 1, etp = 1, micro_batch = 1;
+  std::int32_t recompute_layers = 0;  ///< of each stage under full recomputation; 0: all
   bool sequence_parallel = false;
+  bool paired = false;  ///< the schedule runs a forward pass beside each backward pass, which hides expert exchanges
   RecomputeKind recompute = RecomputeKind::none;
   std::uint16_t recompute_modules = 0;
   CpType cp_type = CpType::ring;
@@ -60,6 +62,9 @@ OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_lay
 /// Operations of the embedding (first stage) and of head and loss (last stage), forward and backward.
 OperationList embedding_operations(const Job& job, const LayerKey& key);
 OperationList head_operations(const Job& job, const LayerKey& key);
+/// Operations of a multi-token prediction module besides its layer and head: two norms and the projection of both
+/// inputs (DeepSeek-V3 report, section 2.2).
+OperationList mtp_operations(const Job& job, const LayerKey& key);
 
 /// Sums of an operation list per micro-batch and GPU.
 struct PassCosts {
@@ -77,22 +82,30 @@ struct PassCosts {
     return backward + recompute + tp_backward + cp_backward + ep_backward + host_backward;
   }
   [[nodiscard]] Seconds total() const { return forward_total() + backward_total(); }
+  PassCosts& operator+=(const PassCosts& other);
+  friend PassCosts operator*(PassCosts costs, double n);
 };
+PassCosts operator*(PassCosts costs, double n);
 
 /// What the rest of the chain needs of a layer key: costs and sizes of each kind of layer and of the two ends.
 struct LayerCosts {
   PassCosts dense, moe, embedding, head;
-  double dense_params = 0;      ///< parameters per rank of a dense layer
-  double moe_params = 0;        ///< parameters per rank of a MoE layer without its routed experts
-  double expert_params = 0;     ///< routed-expert parameters per rank of a MoE layer
-  double embedding_params = 0;  ///< per rank
-  double head_params = 0;       ///< per rank, also when tied (the matrix is held by both ends of a pipeline)
-  Bytes dense_activations;      ///< kept per layer and micro-batch with this recomputation
+  PassCosts dense_once, moe_once;     ///< of a layer left out of full recomputation; of no use otherwise
+  PassCosts mtp;                      ///< a whole multi-token prediction module: projection, layer, head and loss
+  std::int32_t recompute_layers = 0;  ///< of the key
+  double dense_params = 0;            ///< parameters per rank of a dense layer
+  double moe_params = 0;              ///< parameters per rank of a MoE layer without its routed experts
+  double expert_params = 0;           ///< routed-expert parameters per rank of a MoE layer
+  double embedding_params = 0;        ///< per rank
+  double head_params = 0;             ///< per rank, also when tied (the matrix is held by both ends of a pipeline)
+  double mtp_params = 0;              ///< per rank of a prediction module without its routed experts
+  Bytes dense_activations;            ///< kept per layer and micro-batch with this recomputation
   Bytes moe_activations;
   Bytes dense_activations_all;  ///< the whole list, held while a layer is recomputed
   Bytes moe_activations_all;
   double weight_share = 1;   ///< of a layer's activations: inputs and output gradients of its products, kept until the
                              ///< weight gradients where these are delayed
+  Bytes mtp_activations;     ///< kept by a prediction module per micro-batch, its head excepted
   Bytes layer_input;         ///< one checkpoint
   Bytes backward_transient;  ///< gradients alive in the first layer of the backward pass beyond the kept list
   Bytes head_activations;    ///< head input kept and gathered, held at the loss
@@ -100,7 +113,8 @@ struct LayerCosts {
   Bytes boundary;            ///< one stage output per micro-batch
   Bytes dummy_gradients;     ///< shared weight-gradient buffers, without the head's
   Bytes head_dummy_gradient;
-  Flops model_flops_dense, model_flops_moe, model_flops_head;  ///< per GPU and micro-batch: 3 x forward, causal halved
+  /// Per GPU and micro-batch: 3 x forward, causal halved.
+  Flops model_flops_dense, model_flops_moe, model_flops_head, model_flops_mtp;
 };
 LayerCosts layer_costs(const Job& job, const LayerKey& key);
 

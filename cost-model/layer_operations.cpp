@@ -8,6 +8,9 @@ namespace {
 
 constexpr double kTile = 128;              // rows and columns of the tile that occupancy counts
 constexpr Seconds kKernelOverhead = 2_us;  // start and end of one kernel on the GPU
+/// Of a NIC's line rate, what dispatchers that send a token once per node reach: DeepEP's README, 400 Gbit/s, less the
+/// share that stays on the node: 61 x 3/4 = 46 GB/s on 4 nodes (version 2), 46 x 7/8 = 40 on 8 (version 1), of 50.
+constexpr double kDeduplicatedRate = 0.85;
 
 struct KindName {
   OperationKind kind;
@@ -36,6 +39,30 @@ double sustained(const GpuConstants& gpu, Precision precision) {
   }
 }
 
+/// How scaling of narrow products costs: passes over a 16-bit input relative to one that reads it (2 bytes) and writes
+/// it and its transpose (2 x 1 byte) with a scale known beforehand, and the rate of the products.
+struct RecipeRow {
+  std::string_view name;
+  double cast_bytes;
+  double product_rate;
+};
+constexpr std::array<RecipeRow, 6> kRecipes{{
+    {"", 4, 1},            // the framework's usual one
+    {"delayed", 4, 1},     // scale of earlier steps
+    {"tensorwise", 6, 1},  // reads once more for the largest value
+    {"rowwise", 6, 0.94},  // rows and columns each with their own scale; rate: H200, 1,001-1,128 of 1,082-1,197 TFLOP/s
+    {"blockwise", 4, 1},   // the scale of a tile is found while it is on chip
+    {"mxfp8", 4, 1},       // the same for 32 values
+}};
+const RecipeRow& recipe_of(const Job& job) {
+  for (const auto& row : kRecipes) {
+    if (row.name == job.training.fp8_recipe) {
+      return row;
+    }
+  }
+  return kRecipes.front();
+}
+
 /// One product with both of its backward products: data gradient (m, k, n) and weight gradient (n, k, m).
 Operation product(const Job& job, const char* name, const char* formula, double m, double n, double k,
                   Precision precision, double rate, std::uint16_t module) {
@@ -49,6 +76,9 @@ Operation product(const Job& job, const char* name, const char* formula, double 
   op.module = module;
   op.flops_forward = Flops(2 * m * n * k);
   op.flops_backward = Flops(4 * m * n * k);
+  if (narrow(precision)) {
+    rate *= recipe_of(job).product_rate;
+  }
   op.forward = gemm_time(job, m, n, k, precision, rate);
   op.input_gradient = gemm_time(job, m, k, n, precision, rate);
   op.weight_gradient = gemm_time(job, n, k, m, precision, rate);
@@ -61,13 +91,14 @@ void add_elementwise(const Job& job, const LayerKey& key, const LayerSizes& s, b
     if (!applies(job, key, row)) {
       return;
     }
-    const Bytes bytes(bytes_per_token(job, s, row, ffn) * s.tokens);
+    const Bytes bytes(bytes_per_token(job, s, row, ffn) * s.widening * s.tokens);
     const double fraction = row.rate_fraction > 0 ? row.rate_fraction : memory_fraction(job.constants, row.kind);
     const Seconds time = bytes / (job.cluster.gpu.memory_bandwidth * fraction) * job.profile.elementwise_factor;
     Operation op;
     op.name = row.name.c_str();
     op.kind = OperationKind::memory;
-    op.module = row.module;
+    // The activation of experts is a module of its own.
+    op.module = moe_layer && row.module == kMlp ? std::uint16_t{kMoeActivation | kMoe} : row.module;
     op.formula = "bytes / (memory bandwidth x fraction of the kind of kernel) x elementwise factor";
     (forward ? op.bytes_forward : op.bytes_backward) = bytes;
     (forward ? op.forward : op.input_gradient) = time;
@@ -144,7 +175,7 @@ Seconds dispatch_time(const Job& job, Bytes per_copy, double copies_tokens, Grou
   const bool deduplicated = nodes > 1 && (job.training.dispatcher == Dispatcher::by_profile
                                               ? job.profile.deduplicated_dispatch > 0.5
                                               : job.training.dispatcher != Dispatcher::all_to_all);
-  const Bytes payload = per_copy * (copies_tokens * moe.top_k * job.training.expert_imbalance);
+  const Bytes payload = per_copy * (copies_tokens * moe.top_k * job.routed_factor());
   if (!deduplicated) {
     return collective_time(job, Collective::all_to_all, payload, group);
   }
@@ -154,8 +185,10 @@ Seconds dispatch_time(const Job& job, Bytes per_copy, double copies_tokens, Grou
                                   : (nodes - 1) * (1 - std::pow(1 - 1 / nodes, static_cast<double>(moe.top_k)));
   const Bytes network = per_copy * (copies_tokens * remote);
   const auto& link = job.links[group.tier];
+  const auto& tier = job.cluster.tiers[group.tier];
   const Seconds outside =
-      network / (group_bandwidth(job, Collective::all_to_all, group) * job.profile.all_to_all_factor);
+      network / (tier.bandwidth * (kDeduplicatedRate * std::min(1.0, job.profile.network_factor) *
+                                   job.profile.all_to_all_factor / std::max(1.0, tier.oversubscription)));
   const GroupPlacement inner{group.inside, group.stride, group.inside, 0};
   const Seconds inside = group.inside > 1 ? collective_time(job, Collective::all_to_all, payload, inner) : Seconds(0);
   return link.base + max(outside, inside);
@@ -167,7 +200,7 @@ void add_moe(const Job& job, const LayerKey& key, const LayerSizes& s, Precision
   const auto& moe = *job.model.moe;
   const double gate = job.model.gated_mlp ? 2 : 1;
   const double local_tokens = s.sequence_tokens;
-  const double imbalance = job.training.expert_imbalance;
+  const double imbalance = job.routed_factor();
   const double experts_local = static_cast<double>(moe.experts) / key.ep;
   const double routed = local_tokens * moe.top_k * key.etp * imbalance;
   const double per_expert = std::max(1.0, routed / experts_local);
@@ -197,24 +230,26 @@ void add_moe(const Job& job, const LayerKey& key, const LayerSizes& s, Precision
   if (moe.shared_ffn > 0) {
     const double shared_local = moe.shared_ffn / s.tp;
     list.add(product(job, "shared experts up+gate", "t x 2 fs/tp x h", s.tokens, gate * shared_local, s.h, precision,
-                     job.profile.gemm_factor, kSharedExperts));
+                     job.profile.gemm_factor, kSharedExperts | kMoe));
     list.add(product(job, "shared experts down", "t x h x fs/tp", s.tokens, s.h, shared_local, precision,
-                     job.profile.gemm_factor, kSharedExperts));
+                     job.profile.gemm_factor, kSharedExperts | kMoe));
   }
   Operation permute;
   permute.name = "permute and unpermute";
   permute.kind = OperationKind::memory;
   permute.module = kMoe;
   permute.formula = "permute bytes x h x routed tokens";
-  permute.bytes_forward = Bytes(job.profile.permute_bytes_per_routed * s.h * local_tokens * moe.top_k * imbalance);
+  permute.bytes_forward =
+      Bytes(job.profile.permute_bytes_per_routed * s.widening * s.h * local_tokens * moe.top_k * imbalance);
   permute.bytes_backward = permute.bytes_forward;
   permute.forward = memory_time(job, permute.bytes_forward, MemoryKind::plain);
   permute.input_gradient = permute.forward;
   list.add(permute);
   if (key.ep > 1) {
     const auto group = place_group(job.cluster, key.ep, expert_stride(key));
-    const Bytes dispatch_copy(s.h * (narrow(precision) && job.training.dispatcher != Dispatcher::all_to_all ? 1 : 2));
-    const Bytes combine_copy(s.h * 2);
+    const bool in_eight_bits = narrow(precision) && job.training.dispatcher != Dispatcher::all_to_all;
+    const Bytes combine_copy = s.element * s.h;
+    const Bytes dispatch_copy = in_eight_bits ? Bytes(s.h) : combine_copy;
     const Seconds dispatch = dispatch_time(job, dispatch_copy, local_tokens, group);
     const Seconds combine = dispatch_time(job, combine_copy, local_tokens, group);
     Operation op;
@@ -230,7 +265,7 @@ void add_moe(const Job& job, const LayerKey& key, const LayerSizes& s, Precision
   }
   if (key.etp > 1) {
     const auto group = place_group(job.cluster, key.etp, 1);
-    const Bytes bytes(local_tokens * key.etp * moe.top_k * s.h * 2);
+    const Bytes bytes = s.element * (local_tokens * key.etp * moe.top_k * s.h);
     Operation op;
     op.name = "expert tensor-parallel gather and scatter";
     op.kind = OperationKind::tp_comm;
@@ -345,7 +380,8 @@ void add_fp8_casts(const Job& job, const LayerSizes& s, double gemm_inputs, Oper
   op.name = "quantisation of product inputs";
   op.kind = OperationKind::memory;
   op.formula = "bytes per input element, half forward and half backward";
-  op.bytes_forward = Bytes(job.profile.fp8_cast_bytes / 2 * gemm_inputs * s.tokens);
+  const double passes = recipe_of(job).cast_bytes / kRecipes.front().cast_bytes;
+  op.bytes_forward = Bytes(job.profile.fp8_cast_bytes / 2 * passes * gemm_inputs * s.tokens);
   op.bytes_backward = op.bytes_forward;
   op.forward = memory_time(job, op.bytes_forward, MemoryKind::plain);
   op.input_gradient = op.forward;
@@ -440,6 +476,25 @@ OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_lay
   return list;
 }
 
+OperationList mtp_operations(const Job& job, const LayerKey& key) {
+  OperationList list;
+  const auto s = sizes_of(job, key);
+  Operation norms;
+  norms.name = "norms of hidden state and next embedding";
+  norms.kind = OperationKind::memory;
+  norms.formula = "two norms and a last one, each reading and writing t h";
+  norms.bytes_forward = s.element * (6 * s.sequence_tokens * s.h);
+  norms.bytes_backward = norms.bytes_forward * 1.5;
+  norms.forward = memory_time(job, norms.bytes_forward, MemoryKind::norm);
+  norms.input_gradient = memory_time(job, norms.bytes_backward, MemoryKind::norm);
+  list.add(norms);
+  list.add(product(job, "prediction projection", "t x h/tp x 2h", s.tokens, s.h / s.tp, 2 * s.h, job.training.precision,
+                   job.profile.gemm_factor, 0));
+  add_tp_pair(job, key, s, "tensor-parallel collectives of the prediction projection", 0, list);
+  add_weight_gradients(job, 2 * s.h * s.h / s.tp, list);
+  return list;
+}
+
 OperationList embedding_operations(const Job& job, const LayerKey& key) {
   OperationList list;
   const auto s = sizes_of(job, key);
@@ -447,8 +502,8 @@ OperationList embedding_operations(const Job& job, const LayerKey& key) {
   gather.name = "embedding";
   gather.kind = OperationKind::memory;
   gather.formula = "gather of t x h forward, scatter-add of its fp32 gradient backward";
-  gather.bytes_forward = Bytes(2 * kActivationBytes * s.tokens * s.h);
-  gather.bytes_backward = Bytes(5 * kActivationBytes * s.tokens * s.h);
+  gather.bytes_forward = s.element * (2 * s.tokens * s.h);
+  gather.bytes_backward = s.element * (5 * s.tokens * s.h);
   gather.forward = memory_time(job, gather.bytes_forward, MemoryKind::plain);
   gather.weight_gradient = memory_time(job, gather.bytes_backward, MemoryKind::plain);
   list.add(gather);

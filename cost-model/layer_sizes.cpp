@@ -41,7 +41,8 @@ LayerSizes sizes_of(const Job& job, const LayerKey& key) {
   s.ffn_local = static_cast<double>(model.ffn_hidden) / key.tp;
   s.vocab_local = static_cast<double>(padded_vocab(job, key.tp)) / key.tp;
   const auto precision = job.training.precision;
-  s.element = Bytes(precision == Precision::fp32 || precision == Precision::tf32 ? 4 : kActivationBytes);
+  s.widening = precision == Precision::fp32 || precision == Precision::tf32 ? 2 : 1;
+  s.element = Bytes(kActivationBytes * s.widening);
   return s;
 }
 
@@ -91,7 +92,7 @@ double ffn_width_per_token(const Job& job, const LayerSizes& s, bool moe_layer) 
     return s.ffn_local;
   }
   const auto& moe = *job.model.moe;
-  const double routed = static_cast<double>(moe.top_k) * moe.expert_ffn * job.training.expert_imbalance;
+  const double routed = static_cast<double>(moe.top_k) * moe.expert_ffn * job.routed_factor();
   return routed / s.sp + moe.shared_ffn / s.tp;
 }
 

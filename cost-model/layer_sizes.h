@@ -23,6 +23,7 @@ struct LayerSizes {
   double width_qk = 0, width_v = 0;
   double vocab_local = 0;
   Bytes element{kActivationBytes};
+  double widening = 1;  ///< of activations over 16 bits
 };
 
 LayerSizes sizes_of(const Job& job, const LayerKey& key);

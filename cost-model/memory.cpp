@@ -8,6 +8,19 @@ namespace {
 
 Bytes gib(double value) { return Bytes(value * 1073741824.0); }
 
+/// Micro-batches whose activations rank r holds at once, in those of all its layers. ZB-H1 and ZB-1p hold p of them on
+/// every rank, but past the p - r that 1F1B holds too only for the delayed weight gradients (arXiv 2401.10241, section
+/// 2.3: (p - r) M_B + r M_W).
+double held_micro_batches(const Layout& layout, const LayerCosts& costs, const StageGroup& group,
+                          double micro_batches) {
+  const double held = in_flight(layout.schedule, layout.pp, layout.vpp, group.first_rank, micro_batches);
+  if (layout.schedule != Schedule::zb_h1 && layout.schedule != Schedule::zb_1p) {
+    return held;
+  }
+  const double whole = in_flight(Schedule::f1b1, layout.pp, 1, group.first_rank, micro_batches);
+  return whole + (held - whole) * costs.weight_share;
+}
+
 }  // namespace
 
 StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
@@ -26,34 +39,43 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
   const double dense_shards = layout.zero >= 1 ? groups.dense_shards : 1;
   const double expert_shards = layout.zero >= 1 ? groups.expert_shards : 1;
   const double sharded_params = dense / dense_shards + experts / expert_shards;
-  const double state = profile.optimizer_state_bytes * row_of(layout.optimizer).state_bytes / 12;
+  const StateBytes bytes = state_bytes(job, layout.optimizer);
+  // Muon treats matrices only: embedding, head and norms are left to Adam.
+  const double ends = (content.embedding ? costs.embedding_params : 0) + (own_head ? costs.head_params : 0);
+  const double adam_only = layout.optimizer == Optimizer::muon ? ends / dense_shards : 0;
+  const double adam_extra = state_bytes(job, Optimizer::adam).optimizer - bytes.optimizer;
+  const double state = bytes.optimizer;
+  const bool wide = bytes.weight > 2;
   const bool fsdp = layout.zero >= 3;
   if (fsdp) {
-    m.optimizer = Bytes(state * sharded_params);
+    // The sharded weights are the fp32 ones: the master copy, or the weights themselves.
+    const double gathered = wide ? 4 : 2;
+    m.optimizer = Bytes((wide ? state + 4 : state) * sharded_params + adam_extra * adam_only);
     m.gradients = Bytes(4 * sharded_params);
     const double layers = content.dense + content.moe;
-    const double layer_params =
-        layers > 0
-            ? (params - (content.embedding ? costs.embedding_params : 0) - (own_head ? costs.head_params : 0)) / layers
-            : 0;
-    const double root = (content.embedding ? costs.embedding_params : 0) + (own_head ? costs.head_params : 0);
-    m.gathered = Bytes(2 * root + 2 * profile.fsdp_prefetch_layers * layer_params);
+    const double layer_params = layers > 0 ? (params - ends) / layers : 0;
+    m.gathered = Bytes(gathered * (ends + profile.fsdp_prefetch_layers * layer_params));
+    if (groups.secondary.ranks > 1) {
+      m.gathered += Bytes(gathered * params / groups.secondary.ranks);
+    }
     if (profile.unsynced_gradients > 0.5 && micro_batches > 1) {
       m.gradients = Bytes(4 * params);
     } else if (micro_batches <= 1) {
       m.gradients = Bytes(0);  // freed before the forward pass, made again as the backward pass goes
     }
   } else {
-    m.weights = Bytes(profile.weight_bytes * params);
+    m.weights = Bytes(bytes.weight * params);
     const bool divided = layout.zero >= 2 || (layout.zero == 1 && profile.shards_gradients > 0.5);
-    m.gradients = Bytes(profile.gradient_bytes * (divided ? sharded_params : params) +
-                        profile.sharded_gradient_bytes * sharded_params +
-                        (job.training.precision == Precision::bf16 ? profile.bf16_gradient_bytes * params : 0) +
-                        (layout.dp > 1 ? profile.bucket_bytes * params : 0));
-    m.optimizer = Bytes(state * sharded_params);
+    m.gradients =
+        Bytes(bytes.gradient * (divided ? sharded_params : params) + profile.sharded_gradient_bytes * sharded_params +
+              (job.training.precision == Precision::bf16 ? profile.bf16_gradient_bytes * params : 0) +
+              (layout.dp > 1 ? profile.bucket_bytes * params : 0));
+    m.optimizer = Bytes(state * sharded_params + adam_extra * adam_only);
   }
   if (layout.offload == Offload::optimizer) {
-    m.host_bytes = m.optimizer;
+    const OffloadedStates states = offloaded_states(job, layout, sharded_params);
+    m.host_bytes = states.host - states.in_storage;
+    m.host_capacity = states.capacity;
     m.optimizer = Bytes(0);
   }
   m.workspace =
@@ -72,7 +94,8 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
     return kept_dense * static_cast<double>(content.dense) + kept_moe * static_cast<double>(content.moe);
   };
   out.one = per_micro_batch(costs.dense_activations, costs.moe_activations) * recomputed +
-            per_micro_batch(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed);
+            per_micro_batch(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed) +
+            costs.mtp_activations * static_cast<double>(content.mtp);
   if (layout.offload == Offload::activations) {
     m.activations = per_micro_batch(costs.dense_activations, costs.moe_activations) * (2.0 / layers);
   }
@@ -84,7 +107,8 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
   const Bytes whole_layer =
       content.moe > 0 ? max(costs.moe_activations_all, costs.dense_activations_all) : costs.dense_activations_all;
   out.first_backward = costs.backward_transient + (full ? whole_layer : Bytes(0));
-  out.at_loss = content.head ? costs.head_activations + costs.loss_transient : Bytes(0);
+  // Every prediction module has logits of its own, alive until its backward pass.
+  out.at_loss = content.head ? (costs.head_activations + costs.loss_transient) * (1.0 + content.mtp) : Bytes(0);
   out.embedding_gradient =
       content.embedding || content.head ? Bytes((fsdp ? 4 : 2) * costs.embedding_params) : Bytes(0);
   m.context = gib(profile.context_gib + (layout.pp > 1 ? profile.context_p2p_gib : 0));
@@ -99,7 +123,7 @@ StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts&
   StageMemory out;
   auto& m = out.at;
   m = tensors.resident;
-  const double held = in_flight(layout.schedule, layout.pp, layout.vpp, group.first_rank, micro_batches);
+  const double held = held_micro_batches(layout, costs, group, micro_batches);
   const Bytes all = tensors.one * held;
   if (layout.offload == Offload::activations) {
     m.host_bytes = max(Bytes(0), m.host_bytes + all - m.activations);

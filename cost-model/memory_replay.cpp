@@ -87,7 +87,8 @@ LayerTensors layer_tensors(const Job& job, const LayerKey& key, const LayerSizes
 
 std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int stage) {
   const bool described = (layout.schedule == Schedule::f1b1 || layout.schedule == Schedule::gpipe) && layout.vpp == 1 &&
-                         layout.offload == Offload::none && layout.recompute != RecomputeKind::selective_op;
+                         layout.offload == Offload::none && layout.recompute != RecomputeKind::selective_op &&
+                         job.model.mtp_layers == 0;
   if (!described || stage < 0 || stage >= layout.pp) {
     return std::nullopt;
   }
@@ -95,7 +96,7 @@ std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int st
   const auto key = layer_key(layout);
   const auto s = sizes_of(job, key);
   const auto costs = layer_costs(job, key);
-  const auto shape = pipeline_shape(job, layout.pp, layout.vpp, layout.schedule);
+  const auto shape = pipeline_shape(job, layout);
   StepSizes out;
   out.embedding = stage == 0;
   out.head = stage == layout.pp - 1;
@@ -138,19 +139,20 @@ std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int st
   out.accumulates_unsharded = profile.unsynced_gradients > 0.5;
   const bool divided = layout.zero == 2 || (layout.zero == 1 && profile.shards_gradients > 0.5);
   const bool bf16 = job.training.precision == Precision::bf16;
-  out.weight_bytes = profile.weight_bytes;
-  out.gradient_bytes = profile.gradient_bytes / (divided ? out.shards : 1) +
-                       profile.sharded_gradient_bytes / out.shards + (bf16 ? profile.bf16_gradient_bytes : 0) +
-                       (layout.dp > 1 ? profile.bucket_bytes : 0);
-  const double state = profile.optimizer_state_bytes * row_of(layout.optimizer).state_bytes / 12;
-  out.master_bytes = std::min(4.0, state);
+  const StateBytes bytes = state_bytes(job, layout.optimizer);
+  out.weight_bytes = bytes.weight;
+  out.gradient_bytes = bytes.gradient / (divided ? out.shards : 1) + profile.sharded_gradient_bytes / out.shards +
+                       (bf16 ? profile.bf16_gradient_bytes : 0) + (layout.dp > 1 ? profile.bucket_bytes : 0);
+  const double state = bytes.optimizer;
+  out.master_bytes = bytes.weight > 2 ? 0 : std::min(4.0, state);
   out.moment_bytes = state - out.master_bytes;
   out.workspace = Bytes(profile.workspace_gib * kGib);
   return out;
 }
 
 void refine_memory(const Job& job, const Layout& layout, MemoryEstimate& memory) {
-  if (job.profile.replay_allocator < 0.5 || stages_keep_to_parts(job, layout) || !step_sizes(job, layout, memory.stage)) {
+  if (job.profile.replay_allocator < 0.5 || stages_keep_to_parts(job, layout) ||
+      !step_sizes(job, layout, memory.stage)) {
     return;
   }
   // The slack may decide which rank is the fullest.
@@ -159,7 +161,7 @@ void refine_memory(const Job& job, const Layout& layout, MemoryEstimate& memory)
   const double micro_batches =
       static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
   Bytes fullest(-1);
-  for (const auto& group : pipeline_shape(job, layout.pp, layout.vpp, layout.schedule).groups) {
+  for (const auto& group : pipeline_shape(job, layout).groups) {
     auto at = stage_memory(job, layout, costs, group, stage_costs(costs, group.content), groups, micro_batches).at;
     auto sizes = *step_sizes(job, layout, group.first_rank);
     // Larger models are made on the meta device and sharded before they hold memory.

@@ -37,7 +37,7 @@ Parts parts_of(const Job& job, const Layout& layout) {
 StageContent content_of(const Job& job, const Layout& layout, int rank, int layers) {
   const int moe_layers = job.moe() ? job.moe_before.back() : 0;
   const int moe = static_cast<int>(std::lround(static_cast<double>(layers) * moe_layers / job.model.layers));
-  return {layers - moe, moe, rank == 0, rank == layout.pp - 1};
+  return {layers - moe, moe, rank == 0, rank == layout.pp - 1, rank == layout.pp - 1 ? job.model.mtp_layers : 0};
 }
 
 /// Layers of every rank, by time within memory.
@@ -102,7 +102,8 @@ PipelineShape shape_of(const Job& job, const Layout& layout, const Parts& parts)
   for (int rank = 0; rank < layout.pp; ++rank) {
     const int end = begin + shape.layers_per_stage[static_cast<std::size_t>(rank)];
     const int moe = job.moe_in(begin, end);
-    const StageContent content{end - begin - moe, moe, rank == 0, rank == layout.pp - 1};
+    const StageContent content{end - begin - moe, moe, rank == 0, rank == layout.pp - 1,
+                               rank == layout.pp - 1 ? job.model.mtp_layers : 0};
     const int part = static_cast<int>(part_of(job, layout, rank));
     if (!shape.groups.empty() && shape.groups.back().content == content && shape.groups.back().part == part) {
       ++shape.groups.back().count;

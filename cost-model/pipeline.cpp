@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost-model/mixed.h"
+#include "cost-model/stage_balance.h"
 
 namespace tpplan {
 
@@ -170,15 +171,29 @@ std::vector<int> layers_by_cost(const Job& job, int stages) {
   return out;
 }
 
+/// Layers per stage of a model with prediction modules: Megatron-Bridge's recipes count a module as two layers and the
+/// head as one, so that 61 layers on 16 stages become 4 each and 1 on the last (recipes/deepseek/deepseek_v3.py).
+std::vector<int> layers_beside_predictions(const Job& job, int stages) {
+  return deal_layers(job.model.layers, stages, [&](int stage, int begin, int end) {
+    return end - begin + (stage + 1 == stages ? 1.0 + 2 * job.model.mtp_layers : 0.0);
+  });
+}
+
 }  // namespace
 
 std::vector<StageContent> stage_contents(const Job& job, int ranks, int depth) {
+  const bool open = job.training.layers_per_stage.empty() && ranks > 1;
+  if (open && job.training.framework == Framework::nanotron) {
+    return stage_contents(job, ranks, depth, layers_by_cost(job, depth));
+  }
+  if (open && job.model.mtp_layers > 0) {
+    return stage_contents(job, ranks, depth, layers_beside_predictions(job, depth));
+  }
+  return stage_contents(job, ranks, depth, job.training.layers_per_stage);
+}
+
+std::vector<StageContent> stage_contents(const Job& job, int ranks, int depth, const std::vector<int>& given) {
   const int layers = job.model.layers;
-  const auto by_cost =
-      job.training.framework == Framework::nanotron && job.training.layers_per_stage.empty() && ranks > 1
-          ? layers_by_cost(job, depth)
-          : std::vector<int>{};
-  const auto& given = by_cost.empty() ? job.training.layers_per_stage : by_cost;
   const auto size = static_cast<int>(given.size());
   std::vector<StageContent> contents(static_cast<std::size_t>(depth));
   int begin = 0;
@@ -199,24 +214,30 @@ std::vector<StageContent> stage_contents(const Job& job, int ranks, int depth) {
   }
   contents.front().embedding = true;
   contents.back().head = true;
+  contents.back().mtp = job.model.mtp_layers;
   return contents;
 }
 
-PipelineShape pipeline_shape(const Job& job, int pp, int vpp, Schedule schedule) {
+namespace {
+
+/// Lays the stages of a schedule on its ranks.
+PipelineShape shape_of(int pp, int vpp, Schedule schedule, const std::vector<StageContent>& contents) {
   PipelineShape shape;
   shape.pp = pp;
   shape.vpp = vpp;
   shape.copies = schedule == Schedule::dualpipe ? 2 : 1;
   shape.down_and_up = schedule == Schedule::zb_v;
-  const int depth = depth_of(schedule, pp, vpp);
-  const auto contents = stage_contents(job, pp, depth);
+  const auto depth = static_cast<int>(contents.size());
   std::vector<StageContent> ranks(static_cast<std::size_t>(pp));
-  const auto add = [&ranks](int rank, const StageContent& content) {
+  const int chunks = chunks_of(schedule, vpp);
+  const auto add = [&ranks, chunks](int rank, const StageContent& content) {
     auto& sum = ranks[static_cast<std::size_t>(rank)];
     sum.dense += content.dense;
     sum.moe += content.moe;
     sum.embedding = sum.embedding || content.embedding;
     sum.head = sum.head || content.head;
+    sum.mtp += content.mtp;
+    sum.chunks = chunks;
   };
   for (int stage = 0; stage < depth; ++stage) {
     const auto& content = contents[static_cast<std::size_t>(stage)];
@@ -240,9 +261,31 @@ PipelineShape pipeline_shape(const Job& job, int pp, int vpp, Schedule schedule)
   return shape;
 }
 
+}  // namespace
+
+PipelineShape pipeline_shape(const Job& job, int pp, int vpp, Schedule schedule) {
+  return shape_of(pp, vpp, schedule, stage_contents(job, pp, depth_of(schedule, pp, vpp)));
+}
+
 PipelineShape pipeline_shape(const Job& job, const Layout& layout) {
-  return stages_keep_to_parts(job, layout) ? mixed_shape(job, layout)
-                                           : pipeline_shape(job, layout.pp, layout.vpp, layout.schedule);
+  if (stages_keep_to_parts(job, layout)) {
+    return mixed_shape(job, layout);
+  }
+  return stages_are_balanced(job, layout.pp) ? pipeline_shape(job, layout, layer_costs(job, layer_key(layout)))
+                                             : pipeline_shape(job, layout.pp, layout.vpp, layout.schedule);
+}
+
+PipelineShape pipeline_shape(const Job& job, const Layout& layout, const LayerCosts& costs) {
+  if (!stages_are_balanced(job, layout.pp)) {
+    return pipeline_shape(job, layout.pp, layout.vpp, layout.schedule);
+  }
+  const int depth = depth_of(layout.schedule, layout.pp, layout.vpp);
+  return shape_of(layout.pp, layout.vpp, layout.schedule,
+                  stage_contents(job, layout.pp, depth, balanced_stages(job, layout, costs)));
+}
+
+bool stages_are_balanced(const Job& job, int pp) {
+  return pp > 1 && job.training.balance != StageBalance::framework && job.training.layers_per_stage.empty();
 }
 
 }  // namespace tpplan

@@ -6,6 +6,8 @@ namespace tpplan {
 
 /// Layers of every stage that a micro-batch goes through, `depth` stages on `ranks` ranks.
 std::vector<StageContent> stage_contents(const Job& job, int ranks, int depth);
+/// The same with `given` layers per rank or per stage (evenly where there are none such).
+std::vector<StageContent> stage_contents(const Job& job, int ranks, int depth, const std::vector<int>& given);
 
 /// Chunks of layers that a rank's content consists of.
 int chunks_of(Schedule schedule, int vpp);

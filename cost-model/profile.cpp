@@ -74,6 +74,7 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"cp_attention_factor", &P::cp_attention_factor, "attention time under context parallelism"},
       {"fp8_cast_bytes", &P::fp8_cast_bytes, "quantisation traffic per product input element"},
       {"gradient_wire_bytes", &P::gradient_wire_bytes, "bytes of a reduced gradient"},
+      {"owner_broadcast", &P::owner_broadcast, "1: updated weights travel in one broadcast per owner of a shard"},
       {"far_network_exponent", &P::far_network_exponent, "network bandwidth falls with (nodes/16)^-x beyond 16 nodes"},
       {"weight_bytes", &P::weight_bytes, "weights per parameter", true},
       {"gradient_bytes", &P::gradient_bytes, "gradients per parameter", true},

@@ -27,18 +27,22 @@ enum class Framework : std::uint8_t {
 struct FrameworkRow {
   std::string_view name;
   Framework framework;
-  bool pads_vocab_128;  ///< vocabulary padded to 128 * tp rows, else to tp
+  bool pads_vocab_128;   ///< vocabulary padded to 128 * tp rows, else to tp
+  bool experts_span_tp;  ///< an expert group may reach beyond dp x cp into tp
 };
 inline constexpr std::array<FrameworkRow, 8> kFrameworkTable{{
-    {"megatron", Framework::megatron, true},
-    {"megatron-deepspeed", Framework::megatron_deepspeed, true},
-    {"deepspeed", Framework::deepspeed, false},
-    {"fsdp", Framework::fsdp, false},
-    {"torchtitan", Framework::torchtitan, false},
-    {"nanotron", Framework::nanotron, false},
-    {"internevo", Framework::internevo, false},
-    {"plain", Framework::plain, false},
+    {"megatron", Framework::megatron, true, true},
+    {"megatron-deepspeed", Framework::megatron_deepspeed, true, false},
+    {"deepspeed", Framework::deepspeed, false, false},
+    {"fsdp", Framework::fsdp, false, false},
+    {"torchtitan", Framework::torchtitan, false, true},
+    {"nanotron", Framework::nanotron, false, false},
+    {"internevo", Framework::internevo, false, false},
+    {"plain", Framework::plain, false, true},
 }};
+constexpr const FrameworkRow& row_of(Framework framework) {
+  return kFrameworkTable[static_cast<std::size_t>(framework)];
+}
 std::optional<Framework> framework_from(std::string_view name);
 std::string_view name_of(Framework framework);
 
@@ -162,6 +166,7 @@ struct FrameworkProfile {
   double cp_attention_factor = 1;
   double fp8_cast_bytes = 8;  ///< per element of each product's input, forward and backward
   double gradient_wire_bytes = 4;
+  double owner_broadcast = 0;       ///< 1: every owner of a shard broadcasts it after the update, one after the other
   double far_network_exponent = 0;  ///< busbw of the network falls with (nodes/16)^-x beyond 16 nodes
 
   // Memory.

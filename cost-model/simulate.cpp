@@ -7,6 +7,7 @@
 #include "cost-model/mixed.h"
 #include "cost-model/pipeline.h"
 #include "cost-model/simulate_work.h"
+#include "cost-model/stage_balance.h"
 #include "cost-model/stage_cost.h"
 
 namespace tpplan {
@@ -156,7 +157,10 @@ void Simulator::Work::prepare_stages() {
       }
     }
   } else {
-    contents_ = stage_contents(*job_, layout_->pp, step_.schedule.depth());
+    const int depth = step_.schedule.depth();
+    contents_ = stages_are_balanced(*job_, layout_->pp)
+                    ? stage_contents(*job_, layout_->pp, depth, balanced_stages(*job_, *layout_, costs_.front()))
+                    : stage_contents(*job_, layout_->pp, depth);
     for (const auto& content : contents_) {
       add_stage(content, 0);
     }
@@ -216,20 +220,22 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
     times.reduce = t.reduce;
   }
   times.params = stage.params + stage.expert_params;
-  if (job.model.tied_embeddings && layout_->pp > 1 && content.embedding != content.head) {
-    times.tied =
-        collective_time(*job_, Collective::all_reduce, Bytes(costs.embedding_params * profile.gradient_wire_bytes),
-                        stage_pair(*job_, *layout_, layout_->pp - 1));
+  if (ends_share_embedding(job, *layout_) && content.embedding != content.head) {
+    times.tied = collective_time(*job_, Collective::all_reduce,
+                                 Bytes(costs.embedding_params * state_bytes(job, layout_->optimizer).wire),
+                                 stage_pair(*job_, *layout_, layout_->pp - 1));
   }
   const double local = layout_->zero >= 1
                            ? stage.params / groups.dense_shards + stage.expert_params / groups.expert_shards
                            : stage.params + stage.expert_params;
   const Bytes traffic(std::max(8.0, profile.optimizer_bytes + row_of(layout_->optimizer).traffic_bytes) * local);
   times.optimizer = traffic / (job.cluster.gpu.memory_bandwidth * job.constants.memory_adam);
+  times.optimizer += optimizer_products(job, layout_->optimizer,
+                                        stage.params - (content.embedding ? costs.embedding_params : 0) -
+                                            (own_head ? costs.head_params : 0) + stage.expert_params);
   const bool host_link = job.cluster.host_link.raw() > 0;
   if (layout_->offload == Offload::optimizer && host_link) {
-    // Gradients go down and updated weights come back; the update itself runs at host memory speed beside them.
-    times.optimizer_copy = Bytes((4 + profile.weight_bytes) * local) / job.cluster.host_link;
+    times.optimizer_copy = offloaded_update(job, *layout_, local);
     times.optimizer = Seconds(0);
   } else if (layout_->offload == Offload::activations && host_link) {
     const Bytes moved = costs.dense_activations * static_cast<double>(content.dense) +
@@ -269,6 +275,8 @@ void Simulator::Work::prepare_ranks() {
       sum.moe += content.moe;
       sum.embedding = sum.embedding || content.embedding;
       sum.head = sum.head || content.head;
+      sum.mtp += content.mtp;
+      sum.chunks = chunks_of(layout_->schedule, layout_->vpp);
       told.chunk_activations.push_back(activations_of(stage));
     }
     const Job& job = job_of(rank.part);
@@ -350,7 +358,9 @@ double Simulator::Work::piece_params(const Stage& stage, int piece) const {
     case PieceKind::embedding:
       return costs.embedding_params;
     case PieceKind::head:
-      return job_->model.tied_embeddings && stage.content.embedding ? 0 : costs.head_params;
+      return (job_->model.tied_embeddings && stage.content.embedding ? 0 : costs.head_params) +
+             stage.content.mtp * (costs.mtp_params + costs.expert_params) +
+             (stage.content.mtp > 0 && !stage.content.embedding ? costs.embedding_params : 0);
     case PieceKind::moe:
       return costs.moe_params + costs.expert_params;
     default:
@@ -370,7 +380,8 @@ Bytes Simulator::Work::activations_of(const Stage& stage) const {
     return dense * static_cast<double>(content.dense) + moe * static_cast<double>(content.moe);
   };
   return sum(costs.dense_activations, costs.moe_activations) * recomputed +
-         sum(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed);
+         sum(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed) +
+         costs.mtp_activations * static_cast<double>(content.mtp);
 }
 
 }  // namespace tpplan

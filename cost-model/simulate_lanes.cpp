@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "cost-model/layer_sizes.h"
 #include "cost-model/simulate_work.h"
@@ -224,6 +225,13 @@ void Simulator::Work::add_pieces(int r, std::size_t i, double factor, bool scatt
       add_collective(r, time, SimulatedKind::reduce, {rank.passes, first + static_cast<Index>(pieces)});
     }
   }
+  // Prediction modules, and layers left out of full recomputation, are told apart by the stage's whole time only.
+  double sum = 0;
+  for (int piece = 0; piece < pieces; ++piece) {
+    sum += piece_time(costs_[stage.part], piece_kind(stage, piece), pass.kind);
+  }
+  const double whole = time_of(r, pass);
+  const double scale = std::abs(whole - sum) > 1e-9 * whole ? whole / sum : 1;
   for (int k = 0; k < pieces; ++k) {
     const int piece = forward ? k : pieces - 1 - k;
     const auto at = static_cast<std::size_t>(k);
@@ -231,7 +239,7 @@ void Simulator::Work::add_pieces(int r, std::size_t i, double factor, bool scatt
       gates_[at] = std::max(gates_[at], rank.gather_ends[static_cast<std::size_t>(pass.chunk)][at]);
     }
     const Mark mark{SimulatedKind::pass, StreamKind::compute, static_cast<std::int32_t>(i), piece, 1, true};
-    add(rank.passes, piece_time(costs_[stage.part], piece_kind(stage, piece), pass.kind) * factor, mark, {},
+    add(rank.passes, piece_time(costs_[stage.part], piece_kind(stage, piece), pass.kind) * factor * scale, mark, {},
         gates_[at] > 0 ? After{rank.background, gates_[at]} : After{});
   }
   if (fsdp_ && scatters) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cost-model/layer_sizes.h"
 #include "cost-model/mixed.h"
 
 namespace tpplan {
@@ -9,63 +10,113 @@ namespace {
 
 constexpr std::array<OptimizerRow, 8> kOptimizers{{{Optimizer::adam, 12, 0},
                                                    {Optimizer::adamw, 12, 0},
-                                                   {Optimizer::adam_8bit, 6, -12},
+                                                   {Optimizer::adam_8bit, 6.03125, -12},
                                                    {Optimizer::adam_bf16, 8, -8},
                                                    {Optimizer::sgd, 8, -8},
                                                    {Optimizer::muon, 8, 16},
-                                                   {Optimizer::adafactor, 4.1, -8},
+                                                   {Optimizer::adafactor, 4, -8},
                                                    {Optimizer::lion, 8, -8}}};
 
-PassCosts scaled(const PassCosts& c, double n) {
-  PassCosts out;
-  out.forward = c.forward * n;
-  out.backward = c.backward * n;
-  out.weight_gradient = c.weight_gradient * n;
-  out.recompute = c.recompute * n;
-  out.tp_forward = c.tp_forward * n;
-  out.tp_backward = c.tp_backward * n;
-  out.cp_forward = c.cp_forward * n;
-  out.cp_backward = c.cp_backward * n;
-  out.ep_forward = c.ep_forward * n;
-  out.ep_backward = c.ep_backward * n;
-  out.host_forward = c.host_forward * n;
-  out.host_backward = c.host_backward * n;
-  return out;
+/// Memory bandwidth of a host, assumed: two sockets of eight DDR4-3200 channels (409.6 GB/s), half of it reached.
+constexpr BytesPerSecond kHostMemory{200e9};
+
+bool training_in_fp32(const Job& job) {
+  return job.training.precision == Precision::fp32 || job.training.precision == Precision::tf32;
 }
 
-void accumulate(PassCosts& sum, const PassCosts& c) {
-  sum.forward += c.forward;
-  sum.backward += c.backward;
-  sum.weight_gradient += c.weight_gradient;
-  sum.recompute += c.recompute;
-  sum.tp_forward += c.tp_forward;
-  sum.tp_backward += c.tp_backward;
-  sum.cp_forward += c.cp_forward;
-  sum.cp_backward += c.cp_backward;
-  sum.ep_forward += c.ep_forward;
-  sum.ep_backward += c.ep_backward;
-  sum.host_forward += c.host_forward;
-  sum.host_backward += c.host_backward;
+/// DeepSpeed's third stage keeps a second copy of the weights inside small groups (ZeRO++ hpZ); other programs shard
+/// all states inside the group and replicate across groups (HSDP).
+bool second_copy(const Job& job, const Layout& layout) {
+  const Framework framework = job.training.framework;
+  return layout.zero >= 3 && layout.shard_group > 0 &&
+         (framework == Framework::deepspeed || framework == Framework::megatron_deepspeed);
 }
 
 }  // namespace
 
 const OptimizerRow& row_of(Optimizer optimizer) { return kOptimizers[static_cast<std::size_t>(optimizer)]; }
 
+StateBytes state_bytes(const Job& job, Optimizer optimizer) {
+  const auto& profile = job.profile;
+  const double own = row_of(optimizer).state_bytes;
+  StateBytes bytes;
+  if (training_in_fp32(job)) {
+    bytes = {4, 4, own - 4, 4};
+  } else {
+    bytes = {profile.weight_bytes, profile.gradient_bytes, profile.optimizer_state_bytes * own / 12,
+             profile.gradient_wire_bytes};
+  }
+  if (job.training.gradient_bytes > 0) {
+    bytes.gradient = job.training.gradient_bytes;
+    bytes.wire = job.training.gradient_bytes;
+  }
+  return bytes;
+}
+
+Seconds optimizer_products(const Job& job, Optimizer optimizer, double matrix_params) {
+  if (optimizer != Optimizer::muon) {
+    return Seconds(0);
+  }
+  const auto rate =
+      job.cluster.gpu.peak_of(wide_precision(job)) * (job.constants.power_factor * job.constants.gemm_16bit);
+  return Flops(5 * 6.0 * job.model.hidden * matrix_params) / rate;
+}
+
+OffloadedStates offloaded_states(const Job& job, const Layout& layout, double local) {
+  OffloadedStates out;
+  out.host = Bytes(state_bytes(job, layout.optimizer).optimizer * local);
+  const auto& cluster = job.cluster;
+  out.capacity = cluster.host_memory / std::max(1, cluster.gpus_per_node);
+  if (out.capacity > Bytes(0) && out.host > out.capacity && cluster.storage_read.raw() > 0 &&
+      cluster.storage_write.raw() > 0) {
+    out.in_storage = out.host - out.capacity;
+  }
+  return out;
+}
+
+Seconds offloaded_update(const Job& job, const Layout& layout, double local) {
+  const StateBytes bytes = state_bytes(job, layout.optimizer);
+  const auto& cluster = job.cluster;
+  const Seconds link = Bytes((bytes.gradient + bytes.weight) * local) / cluster.host_link;
+  // States are read and written, gradients read and weights written; every GPU of a node at once.
+  const BytesPerSecond host_rate = kHostMemory / static_cast<double>(std::max(1, cluster.gpus_per_node));
+  const Seconds update = Bytes((2 * bytes.optimizer + bytes.gradient + bytes.weight) * local) / host_rate;
+  const OffloadedStates states = offloaded_states(job, layout, local);
+  Seconds storage(0);
+  if (states.in_storage > Bytes(0)) {
+    const double gpus = cluster.gpus();
+    storage = states.in_storage * gpus / cluster.storage_read + states.in_storage * gpus / cluster.storage_write;
+  }
+  return max(max(link, update), storage);
+}
+
 StageCosts stage_costs(const LayerCosts& costs, const StageContent& content) {
   StageCosts out;
-  out.params = content.dense * costs.dense_params + content.moe * costs.moe_params;
-  out.expert_params = content.moe * costs.expert_params;
-  out.sums = scaled(costs.dense, content.dense);
+  const int layers = content.dense + content.moe;
+  out.params = content.dense * costs.dense_params + content.moe * costs.moe_params + content.mtp * costs.mtp_params;
+  out.expert_params = (content.moe + content.mtp) * costs.expert_params;
+  // Full recomputation of so many layers of each chunk only.
+  const double again = costs.recompute_layers > 0 && layers > 0
+                           ? std::min(1.0, static_cast<double>(costs.recompute_layers) * content.chunks / layers)
+                           : 1;
+  out.sums = costs.dense * (content.dense * again);
   if (content.moe > 0) {
-    accumulate(out.sums, scaled(costs.moe, content.moe));
+    out.sums += costs.moe * (content.moe * again);
+  }
+  if (again < 1) {
+    out.sums += costs.dense_once * (content.dense * (1 - again));
+    out.sums += costs.moe_once * (content.moe * (1 - again));
   }
   if (content.embedding) {
-    accumulate(out.sums, costs.embedding);
+    out.sums += costs.embedding;
     out.params += costs.embedding_params;
   }
   if (content.head) {
-    accumulate(out.sums, costs.head);
+    out.sums += costs.head;
+  }
+  if (content.mtp > 0) {
+    out.sums += costs.mtp * content.mtp;
+    out.params += content.embedding ? 0 : costs.embedding_params;
   }
   out.forward = out.sums.forward_total();
   out.backward = out.sums.backward_total();
@@ -75,20 +126,32 @@ StageCosts stage_costs(const LayerCosts& costs, const StageContent& content) {
 
 DataGroups data_groups(const Job& job, const Layout& layout) {
   DataGroups groups;
-  const int data_ranks = layout.dp * layout.cp;
+  const int data_ranks = layout.dp * layout.cp * (layout.schedule == Schedule::dualpipe ? 2 : 1);
   const bool pipeline_inside = layout.ranks_order == RanksOrder::tp_cp_pp_dp;
   const int stride = layout.tp * (pipeline_inside ? layout.pp : 1);
   groups.dense = place_group(job.cluster, data_ranks, stride);
-  const int shard = layout.shard_group > 0 ? std::min(layout.shard_group, data_ranks) : data_ranks;
+  const bool hierarchical = second_copy(job, layout);
+  const int shard = layout.shard_group > 0 && !hierarchical ? std::min(layout.shard_group, data_ranks) : data_ranks;
+  if (hierarchical) {
+    groups.secondary = place_group(job.cluster, std::min(layout.shard_group, data_ranks), stride);
+  }
   groups.dense_shard = shard == data_ranks ? groups.dense : place_group(job.cluster, shard, stride);
   groups.dense_replicas =
       shard == data_ranks ? GroupPlacement{} : place_group(job.cluster, data_ranks / shard, stride * shard);
   groups.dense_shards = shard;
   if (job.moe()) {
-    const int edp =
-        std::max(1, static_cast<int>(std::int64_t{data_ranks} * layout.tp / (std::int64_t{layout.ep} * layout.etp)));
-    groups.expert = place_group(job.cluster, edp, layout.ep * layout.etp);
-    groups.expert_shards = edp;
+    // Experts that may span tp lie on a grid of their own; else ep divides dp x cp, and tp divides each expert or none.
+    const bool spans = row_of(job.training.framework).experts_span_tp;
+    const std::int64_t holders = spans ? std::int64_t{data_ranks} * layout.tp / (std::int64_t{layout.ep} * layout.etp)
+                                       : std::int64_t{data_ranks} / layout.ep;
+    const int edp = std::max(1, static_cast<int>(holders));
+    const int expert_stride = layout.ep * (spans ? layout.etp : layout.tp);
+    const int expert_shard = std::max(1, edp / std::max(1, data_ranks / shard));
+    groups.expert = place_group(job.cluster, expert_shard, expert_stride);
+    groups.expert_replicas = expert_shard == edp
+                                 ? GroupPlacement{}
+                                 : place_group(job.cluster, edp / expert_shard, expert_stride * expert_shard);
+    groups.expert_shards = expert_shard;
   }
   return groups;
 }
@@ -103,9 +166,13 @@ DataParallelLaws data_parallel_laws(const Job& job, const Layout& layout, const 
   laws.shard_ranks = groups.dense_shard.ranks;
   laws.reduce = collective_law(job, Collective::reduce_scatter, groups.dense_shard);
   laws.replicas = collective_law(job, Collective::all_reduce, groups.dense_replicas);
+  laws.expert_shard_ranks = groups.expert.ranks;
   laws.expert_reduce = collective_law(job, Collective::reduce_scatter, groups.expert);
+  laws.expert_replicas = collective_law(job, Collective::all_reduce, groups.expert_replicas);
   if (layout.zero < 3) {
-    laws.gather = collective_law(job, Collective::all_gather, groups.dense_shard);
+    const bool broadcasts = job.profile.owner_broadcast > 0.5;
+    laws.gather = collective_law(job, broadcasts ? Collective::broadcast : Collective::all_gather, groups.dense_shard);
+    laws.gather_rounds = broadcasts ? laws.shard_ranks : 1;
     laws.expert_gather = collective_law(job, Collective::all_gather, groups.expert);
   }
   return laws;
@@ -118,6 +185,10 @@ ShardingLaws sharding_laws(const Job& job, const Layout& layout) {
     out.laws = data_parallel_laws(job, layout, out.groups);
   }
   return out;
+}
+
+bool ends_share_embedding(const Job& job, const Layout& layout) {
+  return layout.pp > 1 && (job.model.tied_embeddings || job.model.mtp_layers > 0);
 }
 
 GroupPlacement stage_pair(const Job& job, const Layout& layout, int distance) {
@@ -138,7 +209,7 @@ TransferLaws transfer_laws(const Job& job, const Layout& layout) {
   if (job.profile.pp_scatter_gather > 0.5) {
     laws.gather = collective_law(job, Collective::all_gather, place_group(job.cluster, layout.tp, 1));
   }
-  if (job.model.tied_embeddings) {
+  if (ends_share_embedding(job, layout)) {
     laws.ends = collective_law(job, Collective::all_reduce, stage_pair(job, layout, layout.pp - 1));
   }
   return laws;
@@ -146,12 +217,15 @@ TransferLaws transfer_laws(const Job& job, const Layout& layout) {
 
 DataParallelTimes data_parallel_times(const Job& job, const DataParallelLaws& laws, double params,
                                       double expert_params) {
-  const double wire = job.profile.gradient_wire_bytes;
-  const double weight = job.profile.weight_bytes;
+  const StateBytes state = state_bytes(job, Optimizer::adam);
+  const double wire = state.wire;
+  const double weight = state.weight;
   DataParallelTimes t;
   t.reduce = laws.reduce.time(Bytes(params * wire)) + laws.replicas.time(Bytes(params * wire) / laws.shard_ranks) +
-             laws.expert_reduce.time(Bytes(expert_params * wire));
-  t.gather = laws.gather.time(Bytes(params * weight)) + laws.expert_gather.time(Bytes(expert_params * weight));
+             laws.expert_reduce.time(Bytes(expert_params * wire)) +
+             laws.expert_replicas.time(Bytes(expert_params * wire) / laws.expert_shard_ranks);
+  t.gather = laws.gather.time(Bytes(params * weight) / laws.gather_rounds) * laws.gather_rounds +
+             laws.expert_gather.time(Bytes(expert_params * weight));
   return t;
 }
 
@@ -163,7 +237,7 @@ DataParallelTimes data_parallel_times(const Job& job, const Layout& layout, cons
 FsdpTimes fsdp_times(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
                      const DataGroups& groups) {
   FsdpTimes times;
-  const double gather_bytes = 2;
+  const double gather_bytes = training_in_fp32(job) ? 4 : 2;
   const double layers = content.dense + content.moe;
   if (layers < 1 || groups.dense_shard.ranks <= 1) {
     return times;
@@ -171,22 +245,27 @@ FsdpTimes fsdp_times(const Job& job, const LayerCosts& costs, const StageContent
   const double layer_params = (content.dense * costs.dense_params + content.moe * costs.moe_params) / layers;
   const double root_params =
       stage.params - layer_params * layers + (content.head && !job.model.tied_embeddings ? costs.head_params : 0);
-  const double wire = job.profile.gradient_wire_bytes;
+  const double wire = state_bytes(job, Optimizer::adam).wire;
   const CollectiveLaw gather_law = collective_law(job, Collective::all_gather, groups.dense_shard);
   const CollectiveLaw scatter_law = collective_law(job, Collective::reduce_scatter, groups.dense_shard);
   const CollectiveLaw replicas_law = collective_law(job, Collective::all_reduce, groups.dense_replicas);
+  const CollectiveLaw again_law =
+      groups.secondary.ranks > 1 ? collective_law(job, Collective::all_gather, groups.secondary) : gather_law;
   const auto gather = [&](double params) { return gather_law.time(Bytes(params * gather_bytes)); };
   const auto scatter = [&](double params) {
     return scatter_law.time(Bytes(params * wire)) + replicas_law.time(Bytes(params * wire / groups.dense_shards));
   };
   times.layer_gather = gather(layer_params);
+  times.layer_gather_again = again_law.time(Bytes(layer_params * gather_bytes));
   times.layer_scatter = scatter(layer_params);
   times.root_gather = gather(root_params);
   times.root_scatter = scatter(root_params);
   if (content.moe > 0 && groups.expert.ranks > 1) {
     const double params = costs.expert_params * content.moe / layers;
     times.expert_gather = collective_time(job, Collective::all_gather, Bytes(params * gather_bytes), groups.expert);
-    times.expert_scatter = collective_time(job, Collective::reduce_scatter, Bytes(params * wire), groups.expert);
+    times.expert_scatter = collective_time(job, Collective::reduce_scatter, Bytes(params * wire), groups.expert) +
+                           collective_time(job, Collective::all_reduce, Bytes(params * wire / groups.expert_shards),
+                                           groups.expert_replicas);
   }
   return times;
 }
@@ -202,7 +281,7 @@ Seconds fsdp_exposed(const Job& job, const LayerCosts& costs, const StageContent
   const bool every = job.profile.unsynced_gradients < 0.5;
   const double reductions = every ? micro_batches : 1;
   const Seconds forward = beside(stage.forward, (t.layer_gather + t.expert_gather) * layers, share);
-  const Seconds backward_gather = (t.layer_gather + t.expert_gather) * layers;
+  const Seconds backward_gather = (t.layer_gather_again + t.expert_gather) * layers;
   const Seconds backward_scatter = (t.layer_scatter + t.expert_scatter) * layers;
   const Seconds backward_reduced = beside(stage.backward, backward_gather + backward_scatter, share);
   const Seconds backward_plain = beside(stage.backward, backward_gather, share);

@@ -6,13 +6,38 @@
 
 namespace tpplan {
 
-/// Bytes of optimizer state per parameter relative to Adam with fp32 master, momentum and variance (12).
+/// Bytes of optimizer state per parameter beside Adam's fp32 master, momentum and variance (12). 8-bit Adam: two bytes
+/// and, for each moment, an fp32 scale per block of 256 (bitsandbytes). Adafactor: the master copy, and sums over the
+/// rows and columns of a matrix, which are under 0.01 bytes a parameter. Muon: of matrices; see stage_memory().
 struct OptimizerRow {
   Optimizer optimizer;
   double state_bytes;    ///< resident per parameter, master weights included
   double traffic_bytes;  ///< read and written per parameter and step beyond Adam's
 };
 const OptimizerRow& row_of(Optimizer optimizer);
+
+/// Bytes per parameter that training keeps: `optimizer` holds master weights and moments, and is what sharding divides.
+struct StateBytes {
+  double weight = 2, gradient = 4, optimizer = 12;
+  double wire = 4;  ///< of a gradient on its way
+};
+/// By precision, optimizer and the framework's habits. Training in fp32 or tf32 has no master copy beside its weights.
+StateBytes state_bytes(const Job& job, Optimizer optimizer);
+
+/// Time of an optimizer step beyond its memory traffic: Muon's five Newton-Schulz iterations, each of three products
+/// (6 h FLOP a parameter of a square matrix), at the rate of a large product.
+Seconds optimizer_products(const Job& job, Optimizer optimizer, double matrix_params);
+
+/// What offloaded optimizer states of `local` parameters per GPU need: host memory, and what of it storage must take.
+struct OffloadedStates {
+  Bytes host;        ///< per GPU
+  Bytes capacity;    ///< host memory per GPU, 0 unknown
+  Bytes in_storage;  ///< per GPU: beyond the host's memory, where the cluster has storage
+};
+OffloadedStates offloaded_states(const Job& job, const Layout& layout, double local);
+/// Time of an update on the host: gradients go down and weights come back over the host link, while the update passes
+/// over its states in host memory; states in storage are read and written besides.
+Seconds offloaded_update(const Job& job, const Layout& layout, double local);
 
 /// What one pipeline rank costs per micro-batch, and what it holds.
 struct StageCosts {
@@ -24,12 +49,15 @@ struct StageCosts {
 
 StageCosts stage_costs(const LayerCosts& costs, const StageContent& content);
 
-/// Groups over which gradients are reduced and states sharded.
+/// Groups over which gradients are reduced and states sharded. Two copies of the model that run from both ends of a
+/// pipeline are replicas too.
 struct DataGroups {
   GroupPlacement dense;        ///< dp x cp
   GroupPlacement dense_shard;  ///< ranks that share ZeRO states
   GroupPlacement dense_replicas;
-  GroupPlacement expert;
+  GroupPlacement expert;  ///< ranks that hold the same experts and share their states: dp x cp x tp / (ep x etp)
+  GroupPlacement expert_replicas;
+  GroupPlacement secondary;  ///< hpZ: ranks that share a second copy of the weights, gathered in the backward pass
   double dense_shards = 1, expert_shards = 1;
 };
 
@@ -47,8 +75,9 @@ DataParallelTimes data_parallel_times(const Job& job, const Layout& layout, cons
 /// The collectives behind those times, which depend on the groups alone: one look-up serves every stage.
 struct DataParallelLaws {
   CollectiveLaw reduce, replicas, gather;  ///< of dense parameters; all-reduce, or reduce-scatter with sharding
-  CollectiveLaw expert_reduce, expert_gather;
-  double shard_ranks = 1;
+  CollectiveLaw expert_reduce, expert_replicas, expert_gather;
+  double shard_ranks = 1, expert_shard_ranks = 1;
+  double gather_rounds = 1;  ///< in which dense parameters come back: one per owner of a shard where each broadcasts
 };
 DataParallelLaws data_parallel_laws(const Job& job, const Layout& layout, const DataGroups& groups);
 DataParallelTimes data_parallel_times(const Job& job, const DataParallelLaws& laws, double params,
@@ -71,6 +100,8 @@ struct TransferLaws {
   CollectiveLaw gather;      ///< over tp, where stage outputs travel in tp parts
   CollectiveLaw ends;        ///< all-reduce between first and last stage
 };
+/// Whether first and last stage hold one matrix twice: tied embeddings, or a prediction module that embeds tokens too.
+bool ends_share_embedding(const Job& job, const Layout& layout);
 TransferLaws transfer_laws(const Job& job, const Layout& layout);
 
 /// What every way to shard states has in common for one layer key, pipeline and dp.
@@ -99,6 +130,7 @@ inline Seconds beside(Seconds compute, Seconds communication, double share) {
 /// head).
 struct FsdpTimes {
   Seconds layer_gather, layer_scatter, root_gather, root_scatter;
+  Seconds layer_gather_again;             ///< in the backward pass: inside a node where that keeps a second copy
   Seconds expert_gather, expert_scatter;  ///< of the experts of an average layer, beside the rest of the layer's
 };
 FsdpTimes fsdp_times(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,

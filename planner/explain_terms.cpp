@@ -73,12 +73,18 @@ std::string per_pass(const Context& c, PassTerm forward, PassTerm backward) {
   if (c.group.content.head) {
     add("head and loss ", c.costs.head);
   }
+  if (c.group.content.mtp > 0) {
+    add("multi-token prediction ", c.costs.mtp);
+  }
   if (inside.empty()) {
     return "none in this layout";
   }
   const bool brackets = inside.find(" + ") != std::string::npos;
-  return count_of(c.micro_batches) + (c.micro_batches > 1 ? " micro-batches x " : " micro-batch x ") +
-         (brackets ? "[" + inside + "]" : inside);
+  // Two copies of the model run from both ends: each of a rank's two stages sees half of the micro-batches.
+  const bool both_ends = c.layout.schedule == Schedule::dualpipe;
+  const double seen = c.micro_batches / (both_ends ? 2 : 1);
+  return count_of(seen) + (seen > 1 ? " micro-batches" : " micro-batch") +
+         (both_ends ? " through each of its two stages x " : " x ") + (brackets ? "[" + inside + "]" : inside);
 }
 
 std::string group_text(const GroupPlacement& group) {
@@ -207,7 +213,7 @@ std::string offload_formula(const Context& c) {
   switch (c.layout.offload) {
     case Offload::optimizer:
       return "gradients down and weights up for " + count_of(local_parameters(c)) + " parameters over " +
-             format(c.job.cluster.host_link) + " between GPU and host";
+             format(c.job.cluster.host_link) + " between GPU and host, or the update in host memory if that is slower";
     case Offload::activations:
       return "copies of activations over " + format(c.job.cluster.host_link) +
              " that exceed the passes they run beside";
@@ -373,6 +379,9 @@ std::string activations_memory(const Context& c, const MemoryEstimate& m) {
     text += (c.group.content.dense > 0 ? " + " : "") + number(c.group.content.moe) + " MoE x " +
             format(c.costs.moe_activations);
   }
+  if (c.group.content.mtp > 0) {
+    text += " + multi-token prediction " + format(c.costs.mtp_activations);
+  }
   text += "] kept with recompute " + recompute_text(c.layout);
   if (m.moment == 1) {
     text += ", + what the first layer of the backward pass adds";
@@ -388,6 +397,9 @@ std::string loss_memory(const Context& c, const MemoryEstimate& m) {
 }
 std::string gathered_memory(const Context& c, const MemoryEstimate& m) {
   std::string text = c.layout.zero >= 3 ? "2 B x (embedding and head + prefetched layers), gathered" : "";
+  if (c.data.secondary.ranks > 1) {
+    text += ", and a second copy of the weights over " + group_text(c.data.secondary);
+  }
   if (m.moment == 2) {
     text += std::string(text.empty() ? "" : "; ") + "gradient of the embedding at the end of the backward pass";
   }

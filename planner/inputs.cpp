@@ -131,6 +131,14 @@ TrainingSpec Loader::training(const ModelSpec& model, const ClusterSpec& cluster
   training.peft = options_.peft.value_or(PeftMethod::none);
   training.peft_rank = options_.peft_rank;
   training.peft_targets = options_.peft_targets;
+  training.expert_imbalance = options_.expert_imbalance;
+  training.expert_capacity = options_.expert_capacity;
+  training.dispatcher = options_.dispatcher;
+  training.gradient_bytes = options_.gradient_bytes;
+  training.balance = options_.balance;
+  if (model.moe && !given("expert-imbalance")) {
+    assume("load of the experts", "even, as forced balance makes it", "--expert-imbalance");
+  }
   training.memory_headroom = options_.memory_headroom;
   if (!given("memory-headroom")) {
     assume("memory kept free", shortest(100 * training.memory_headroom) + " %", "--memory-headroom");

@@ -209,7 +209,7 @@ LayoutSpace layout_space(const Job& job, const SearchSpace& space) {
       } else if (stages_are_given(job, pipeline.pp, pipeline.vpp)) {
         result.shapes.push_back(pipeline_shape(job, pipeline.pp, pipeline.vpp, pipeline.schedule));
       } else {
-        result.shapes.push_back({pipeline.pp, pipeline.vpp, {}, {}});
+        result.shapes.push_back({pipeline.pp, pipeline.vpp, {}, {}, copies, down_and_up});
       }
       result.pipelines.push_back(pipeline);
     }
@@ -218,6 +218,7 @@ LayoutSpace layout_space(const Job& job, const SearchSpace& space) {
   result.shardings = shardings(space, tried);
   result.alone = shardings(space, space.zero.empty() ? std::vector<int>{0} : tried);
   result.dp = choice_of(space, &Layout::dp);
+  result.fewest_recomputed = space.recompute.empty();
   return result;
 }
 
@@ -245,6 +246,7 @@ void LayoutScan::visit(std::size_t layer_key) {
   const std::int64_t inside = std::int64_t{layout.tp} * layout.cp;
   enter_grid(layout);
   std::optional<LayerCosts> costs;
+  std::optional<LayerCosts> paired_costs;  // under a schedule that pairs passes
   for (std::size_t i = 0; i < space_.pipelines.size(); ++i) {
     const LayoutSpace::Pipeline& pipeline = space_.pipelines[i];
     const std::int64_t product = inside * pipeline.pp;
@@ -271,7 +273,7 @@ void LayoutScan::visit(std::size_t layer_key) {
       stats_.rejected[pipeline_rule] += count;
       continue;
     }
-    visit_shardings(layout, i, costs);
+    visit_shardings(layout, i, tpplan::layer_key(layout).paired ? paired_costs : costs);
   }
 }
 
@@ -302,14 +304,70 @@ void LayoutScan::visit_shardings(Layout layout, std::size_t pipeline, std::optio
   if (!laws.known) {
     laws = {true, transfer_laws(job_, layout)};
   }
-  const PipelineShape& shape = space_.shapes[space_.pipelines[pipeline].shape];
+  std::optional<PipelineShape> balanced;
+  if (stages_are_balanced(job_, layout.pp)) {
+    balanced = pipeline_shape(job_, layout, *costs);
+  }
+  const PipelineShape& shape = balanced ? *balanced : space_.shapes[space_.pipelines[pipeline].shape];
   const std::span<const LayerCosts> one(&*costs, 1);
   const PipelineCosts stages = pipeline_costs(job_, layout, one, shape, laws.transfers);
   const bool by_parts = stages_keep_to_parts(job_, layout);
+  std::optional<Recomputed> recomputed;
+  if (!by_parts && space_.fewest_recomputed && layout.recompute == RecomputeKind::full &&
+      layout.recompute_layers == 0 && objective_ != Objective::memory) {
+    costs->recompute_layers = 1;
+    const Seconds least = pipeline_costs(job_, layout, one, shape, laws.transfers).span;
+    costs->recompute_layers = 0;
+    recomputed.emplace(Recomputed{*costs, shape, laws.transfers, stages.span - least});
+  }
   for (; sharding < shardings.size(); sharding = next_legal(sharding + 1)) {
     const std::span<const ShardingLaws> sharded(&laws_of(layout, pipeline, sharding), 1);
-    price(layout, by_parts ? mixed_estimate(job_, layout) : combine(job_, layout, one, shape, stages, sharded));
+    const Estimate all = by_parts ? mixed_estimate(job_, layout) : combine(job_, layout, one, shape, stages, sharded);
+    if (!recomputed || !price_fewest(layout, all, *recomputed, sharded)) {
+      price(layout, all);
+    }
   }
+}
+
+/// Prices the candidate with as few recomputed layers in each stage as fit, when it fits with all of them and could
+/// still be among the best: fewer recomputed layers take less time and more memory. False when it is left to the
+/// caller.
+bool LayoutScan::price_fewest(Layout layout, const Estimate& all, const Recomputed& recomputed,
+                              std::span<const ShardingLaws> sharding) {
+  const double headroom = job_.training.memory_headroom;
+  const bool hopeless = heap_.size() == top_k_ &&
+                        (all.step.total() - recomputed.most_saved).raw() > (top_k_ > 0 ? heap_.front().value : 0);
+  if (hopeless || verdict(all.memory, headroom) != Fits::fits) {
+    return false;
+  }
+  int most = 1;  // layers of a stage
+  for (const StageGroup& group : recomputed.shape.groups) {
+    const int chunks = group.content.chunks;
+    most = std::max(most, (group.content.dense + group.content.moe + chunks - 1) / chunks);
+  }
+  const auto with = [&](int layers) {
+    layout.recompute_layers = layers;
+    recomputed.costs.recompute_layers = layers;
+    const std::span<const LayerCosts> one(&recomputed.costs, 1);
+    const auto stages = pipeline_costs(job_, layout, one, recomputed.shape, recomputed.transfers);
+    return combine(job_, layout, one, recomputed.shape, stages, sharding);
+  };
+  int fits = most;  // and so do all above
+  Estimate best = all;
+  for (int low = 1; low < fits;) {
+    const int middle = low + (fits - low) / 2;
+    const Estimate tried = with(middle);
+    if (verdict(tried.memory, headroom) == Fits::fits) {
+      fits = middle;
+      best = tried;
+    } else {
+      low = middle + 1;
+    }
+  }
+  recomputed.costs.recompute_layers = 0;
+  layout.recompute_layers = fits == most ? 0 : fits;
+  price(layout, best);
+  return true;
 }
 
 void LayoutScan::enter_grid(const Layout& layer) {

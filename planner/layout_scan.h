@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct LayoutSpace {
   std::vector<Sharding> shardings;
   std::vector<Sharding> alone;  ///< the same for a single data-parallel rank
   AxisChoice dp;
-  bool pipelines_given = false;  ///< pp was asked for: combinations that do not divide the world count as rejected
+  bool pipelines_given = false;    ///< pp was asked for: combinations that do not divide the world count as rejected
+  bool fewest_recomputed = false;  ///< full recomputation stands for that of as few layers as the memory asks for
 };
 
 LayoutSpace layout_space(const Job& job, const SearchSpace& space);
@@ -67,6 +69,15 @@ class LayoutScan {
 
  private:
   void visit_shardings(Layout layout, std::size_t pipeline, std::optional<LayerCosts>& costs);
+  /// What fully recomputed candidates of a pipeline share.
+  struct Recomputed {
+    LayerCosts& costs;
+    const PipelineShape& shape;
+    const TransferLaws& transfers;
+    Seconds most_saved;  ///< of a step, when one layer of each stage is recomputed instead of all
+  };
+  bool price_fewest(Layout layout, const Estimate& all, const Recomputed& recomputed,
+                    std::span<const ShardingLaws> sharding);
   const ShardingLaws& laws_of(const Layout& layout, std::size_t pipeline, std::size_t sharding);
   void price(const Layout& layout, const Estimate& estimate);
   [[nodiscard]] std::size_t first_broken(const Layout& layout, std::size_t begin, std::size_t end) const;

@@ -1,6 +1,7 @@
 #include "planner/option_table.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 
 #include "planner/option_values.h"
@@ -79,6 +80,33 @@ Text read_fp8_recipe(Options& options, const Text& text) {
     }
   }
   return unknown_choice(text, words_of_fp8_recipe());
+}
+
+/// A factor of at least 1.
+Text read_factor(const Text& text, double& target) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 1 && value <= 1000)) {
+    return "\"" + text + "\" is no factor from 1 to 1000, such as 1.2";
+  }
+  target = value;
+  return "";
+}
+
+struct GradientRow {
+  std::string_view name;
+  double bytes;
+};
+constexpr std::array<GradientRow, 2> kGradientTypes{{{"fp32", 4}, {"bf16", 2}}};
+
+Text read_gradient_type(Options& options, const Text& text) {
+  for (const GradientRow& row : kGradientTypes) {
+    if (row.name == text) {
+      options.gradient_bytes = row.bytes;
+      return "";
+    }
+  }
+  return unknown_choice(text, names_of(kGradientTypes));
 }
 
 Text read_precision(Options& options, const Text& text) {
@@ -206,6 +234,48 @@ std::vector<OptionRow> make_rows() {
              return std::vector<Text>{"none", "lora", "qlora"};
            },
        .set = [](Options& o, const Text& text) { return read_peft(text, o); }},
+
+      {.name = "expert-imbalance",
+       .argument = "X",
+       .commands = kPlanned,
+       .meaning = "tokens of the busiest expert over the mean",
+       .fallback = "1",
+       .details = "Routing that is not forced to balance costs 8 to 20 % of a step.",
+       .set = [](Options& o, const Text& text) { return read_factor(text, o.expert_imbalance); }},
+      {.name = "expert-capacity",
+       .argument = "X",
+       .commands = kPlanned,
+       .meaning = "tokens an expert takes over the mean, the rest dropped",
+       .fallback = "dropless",
+       .set = [](Options& o, const Text& text) { return read_factor(text, o.expert_capacity); }},
+      {.name = "dispatcher",
+       .argument = "D",
+       .commands = kPlanned,
+       .meaning = "how routed tokens travel",
+       .fallback = "the framework's",
+       .details = "all-to-all sends a copy per expert; deepep and hybridep cross the network once per node, in 8 bits "
+                  "where products take 8-bit inputs.",
+       .completes = Completes::choices,
+       .choices = [] { return names_of(kDispatcherNames); },
+       .set = [](Options& o, const Text& text) { return read_name(text, kDispatcherNames, o.dispatcher); }},
+      {.name = "gradient-dtype",
+       .argument = "T",
+       .commands = kPlanned,
+       .meaning = "number format in which gradients are kept and reduced",
+       .fallback = "the framework's",
+       .completes = Completes::choices,
+       .choices = [] { return names_of(kGradientTypes); },
+       .set = read_gradient_type},
+      {.name = "stage-balance",
+       .argument = "B",
+       .commands = kPlanned,
+       .meaning = "how layers are dealt out to pipeline stages",
+       .fallback = "framework",
+       .details = "framework: as it does by itself; time: the slowest stage as fast, memory: the fullest as empty as "
+                  "whole layers can make it.",
+       .completes = Completes::choices,
+       .choices = [] { return names_of(kStageBalanceNames); },
+       .set = [](Options& o, const Text& text) { return read_name(text, kStageBalanceNames, o.balance); }},
 
       axis("dp", "data-parallel replicas", read_axis<axis_index("dp")>),
       axis("tp", "tensor parallel: GPUs that share each matrix", read_axis<axis_index("tp")>),

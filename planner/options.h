@@ -41,6 +41,12 @@ struct PlannerOptions {
   std::string date;         ///< "2024-06": release of the framework; empty: the newest known
   std::string calibration;  ///< a path, "none", or empty: NAME.calibration.json beside the cluster
 
+  double expert_imbalance = 1;
+  double expert_capacity = 0;  ///< 0: dropless
+  Dispatcher dispatcher = Dispatcher::by_profile;
+  double gradient_bytes = 0;  ///< 0: the framework's
+  StageBalance balance = StageBalance::framework;
+
   // Layout
   SearchSpace space;
   std::optional<PeftMethod> peft;

@@ -44,7 +44,6 @@ struct FrameworkHabits {
   std::vector<CpType> cp_types;        ///< offered; the first is the usual one
   std::vector<std::string> recompute;  ///< tried by the search, texts of set_recompute()
   bool replicates_kv_heads = false;    ///< tp may be a multiple of the key/value heads
-  bool experts_span_tp = false;        ///< an expert group may reach beyond dp x cp into tp
 };
 const FrameworkHabits& habits_of(Framework framework);
 

@@ -63,7 +63,7 @@ bool expert_grid_does_not_divide(const Job& job, const Layout& layout) {
     return false;
   }
   const std::int64_t ranks = std::int64_t{layout.dp} * layout.cp * layout.tp;
-  if (habits_of(job.training.framework).experts_span_tp) {
+  if (row_of(job.training.framework).experts_span_tp) {
     return ranks % (std::int64_t{layout.ep} * layout.etp) != 0;
   }
   return std::int64_t{layout.dp} * layout.cp % layout.ep != 0;
@@ -204,7 +204,7 @@ std::vector<Rule> pipeline_rules() {
        RuleDepth::pipeline, expert_grid_does_not_divide,
        [](const Job& job, const Layout& layout) {
          const std::int64_t world = job.cluster.gpus();
-         if (!habits_of(job.training.framework).experts_span_tp) {
+         if (!row_of(job.training.framework).experts_span_tp) {
            const std::int64_t data = std::int64_t{layout.dp} * layout.cp;
            return "(dp " + number(layout.dp) + " x cp " + number(layout.cp) + ") % ep " + number(layout.ep) + " = " +
                   number(data % layout.ep) + nearest_values(job, layout, &Layout::ep, expert_grid_does_not_divide);

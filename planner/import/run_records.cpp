@@ -99,6 +99,11 @@ void read_model(ObjectReader in, RunRecord& record) {
     mla->close();
     model.latent = latent;
   }
+  if (model.latent && model.moe && model.moe->experts == 256 && model.moe->top_k == 8) {
+    // DeepSeek-V3 routes a token to at most 4 of 8 groups of experts (arXiv 2412.19437, section 2.1.2).
+    model.moe->routing_groups = 8;
+    model.moe->routing_group_limit = 4;
+  }
   if (!model.gated_mlp) {
     // GPT-like shapes: biases and layer norms (a few parts in ten thousand of the parameters).
     model.norm = NormKind::layer;
