@@ -245,7 +245,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "expert-capacity",
        .argument = "X",
        .commands = kPlanned,
-       .meaning = "tokens an expert takes over the mean, the rest dropped",
+       .meaning = "tokens an expert takes over the mean; the rest drop",
        .fallback = "dropless",
        .set = [](Options& o, const Text& text) { return read_factor(text, o.expert_capacity); }},
       {.name = "dispatcher",

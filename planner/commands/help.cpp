@@ -106,12 +106,10 @@ std::string description(const OptionRow& row) {
   return row.details.empty() ? text : text + ". " + std::string(row.details);
 }
 
-}  // namespace
-
-std::string brief_help(const std::string& name) {
+/// The short help, with at most `most_told` options of a group explained and the others named.
+std::string help_with(const std::string& name, std::size_t most_told) {
   constexpr std::size_t kSignatureWidth = 27;
   constexpr std::size_t kLineWidth = 80;
-  constexpr std::size_t kMostTold = 6;
   const Command& command = command_named(name);
   std::string text = "tpplan " + std::string(command.name) + ": " + std::string(command.summary) + "\n";
   text += example_lines(command) + "Usage: " + usage(command) + "\n";
@@ -129,8 +127,7 @@ std::string brief_help(const std::string& name) {
       text += "  " + wrap(names, static_cast<int>(kLineWidth), 2, 2) + "\n";
       continue;
     }
-    // One screen: of a command with many options of its own, the last ones are only named.
-    const std::size_t told = rows.size() > kMostTold + 2 ? kMostTold : rows.size();
+    const std::size_t told = rows.size() > most_told + 2 ? most_told : rows.size();
     for (std::size_t i = 0; i < told; ++i) {
       const OptionRow* row = rows[i];
       std::string line = "  " + signature(*row);
@@ -153,6 +150,18 @@ std::string brief_help(const std::string& name) {
       names += " " + std::string(known.name);
     }
     text += wrap(names + "; tpplan help COMMAND", static_cast<int>(kLineWidth), 2) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string brief_help(const std::string& name) {
+  constexpr std::ptrdiff_t kScreen = 40;
+  std::size_t most_told = 12;
+  std::string text = help_with(name, most_told);
+  while (std::count(text.begin(), text.end(), '\n') > kScreen && most_told > 1) {
+    text = help_with(name, --most_told);
   }
   return text;
 }

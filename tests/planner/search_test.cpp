@@ -368,7 +368,7 @@ TEST_CASE("plans come in the order of the objective and ties are within a quarte
     const double seconds = step.total().raw();
     const double quarter = step.step_error / 4;
     CHECK((i == 0 || seconds >= by_time.plans[i - 1].estimate.step.total().raw()));
-    CHECK(by_time.plans[i].tied_with_previous == (seconds * (1 - quarter) <= group_high));
+    CHECK(by_time.plans[i].tied_with_previous == (seconds / (1 + quarter) <= group_high));
     if (!by_time.plans[i].tied_with_previous) {
       group_high = seconds * (1 + quarter);
     }
