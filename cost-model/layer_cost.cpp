@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cost-model/layer_sizes.h"
+#include "cost-model/peft.h"
 
 namespace tpplan {
 
@@ -103,6 +104,9 @@ Bytes kept(const Job& job, const LayerKey& key, const LayerSizes& s, const std::
     const double copies = static_cast<double>(moe.top_k) * job.training.expert_imbalance / s.sp;
     per_token += 12.0 * moe.experts / s.sp + copies * (width * s.h + 8);
   }
+  if (job.adapters != 0) {
+    per_token = std::max(0.0, per_token + adapter_token_bytes(job, key, s, moe_layer, dropped_modules));
+  }
   return Bytes(per_token * s.tokens * job.profile.activation_factor);
 }
 
@@ -112,7 +116,7 @@ Bytes layer_activations(const Job& job, const LayerKey& key, const LayerSizes& s
       return Bytes(2 * s.h / s.sp * s.tokens);
     case RecomputeKind::selective_op:
       if (!job.profile.activations_selective_op.empty()) {
-        return kept(job, key, s, job.profile.activations_selective_op, moe_layer, 0);
+        return kept(job, key, s, job.profile.activations_selective_op, moe_layer, kNorm | kMlp);
       }
       return kept(job, key, s, job.profile.activations, moe_layer, kCoreAttention | kNorm);
     case RecomputeKind::selective:
@@ -203,9 +207,12 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
   const double logit_bytes = job.training.loss == Loss::fused     ? 2
                              : job.training.loss == Loss::chunked ? std::min(9.0, profile.loss_allocated_per_logit)
                                                                   : profile.loss_allocated_per_logit;
-  out.loss_transient = Bytes(logit_bytes * s.vocab_local * s.tokens);
+  const bool other_loss = job.adapters != 0 && profile.adapter_loss_per_logit > 0;
+  out.loss_transient = Bytes((other_loss ? profile.adapter_loss_per_logit : logit_bytes) * s.vocab_local * s.tokens);
   out.boundary = Bytes(2 * s.h / s.sp * s.tokens);
-  if (profile.dummy_weight_gradients > 0.5) {
+  if (job.adapters != 0) {
+    add_adapter_sizes(job, key, s, out);
+  } else if (profile.dummy_weight_gradients > 0.5) {
     // One shared 16-bit buffer per distinct weight shape of a layer: qkv, projection, up(+gate), down.
     const double gate = job.model.gated_mlp ? 2 : 1;
     out.dummy_gradients =

@@ -208,13 +208,19 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
   if (own_head) {
     stage.params += costs.head_params;
   }
+  times.params = stage.params + stage.expert_params;
+  if (costs.frozen) {
+    // Of a frozen rank only the adapters are reduced and updated.
+    const auto trained = trained_parameters(costs, content, whole, own_head);
+    stage.params = trained.dense;
+    stage.expert_params = trained.expert;
+  }
   if (layout_->zero < 3 && layout_->dp * layout_->cp > 1) {
     const auto t = data_parallel_times(job, *layout_, stage, groups);
     times.gather = t.gather;
     times.reduce = t.reduce;
   }
-  times.params = stage.params + stage.expert_params;
-  if (job.model.tied_embeddings && layout_->pp > 1 && content.embedding != content.head) {
+  if (job.model.tied_embeddings && !costs.frozen && layout_->pp > 1 && content.embedding != content.head) {
     times.tied =
         collective_time(*job_, Collective::all_reduce, Bytes(costs.embedding_params * profile.gradient_wire_bytes),
                         stage_pair(*job_, *layout_, layout_->pp - 1));

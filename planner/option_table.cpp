@@ -13,6 +13,7 @@ namespace {
 constexpr int kAnyCount = std::numeric_limits<int>::max();
 constexpr int kMostGpus = 1 << 24;
 constexpr std::string_view kPlanned = "plan explain simulate report";
+constexpr std::string_view kPlannedOrFit = "plan explain simulate report fit";
 
 constexpr std::array<NameRow<Objective>, 3> kObjectiveNames{
     {{"step-time", Objective::step_time}, {"memory", Objective::memory}, {"cost", Objective::cost}}};
@@ -129,7 +130,7 @@ std::vector<OptionRow> make_rows() {
   std::vector<OptionRow> rows{
       {.name = "model",
        .argument = "M",
-       .commands = kPlanned,
+       .commands = kPlannedOrFit,
        .meaning = "shipped name (7b), file, config.json or its folder",
        .details = "A name is looked for as a path, then in models/ of the source tree and of the installation; - reads "
                   "standard input.",
@@ -146,7 +147,7 @@ std::vector<OptionRow> make_rows() {
        .set = store<&Options::cluster>},
       {.name = "seq",
        .argument = "N",
-       .commands = kPlanned,
+       .commands = kPlannedOrFit,
        .meaning = "tokens per sequence",
        .fallback = "model file's, else 4096",
        .set = read_optional_count<&Options::seq>},
@@ -197,7 +198,7 @@ std::vector<OptionRow> make_rows() {
        .set = store<&Options::calibration>},
       {.name = "peft",
        .argument = "METHOD",
-       .commands = kPlanned,
+       .commands = kPlannedOrFit,
        .meaning = "fine-tune: lora[:rank=16:targets=all], qlora[:...]",
        .fallback = "none",
        .completes = Completes::choices,
@@ -243,7 +244,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "recompute",
        .argument = "LIST",
        .group = OptionGroup::layout,
-       .commands = "plan report",
+       .commands = "plan report fit",
        .meaning = "activations computed again: none, selective, full",
        .fallback = "auto",
        .details =
@@ -293,7 +294,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "optimizer",
        .argument = "LIST",
        .group = OptionGroup::layout,
-       .commands = "plan report",
+       .commands = "plan report fit",
        .meaning = "optimizer, which decides the states kept",
        .fallback = "adam",
        .completes = Completes::choices,
@@ -303,7 +304,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "memory-headroom",
        .argument = "P",
        .group = OptionGroup::search,
-       .commands = kPlanned,
+       .commands = kPlannedOrFit,
        .meaning = "share of the memory to keep free",
        .fallback = "3%",
        .details =
@@ -410,15 +411,15 @@ std::vector<OptionRow> make_rows() {
        .completes = Completes::files,
        .set = store<&Options::plot>},
       {.name = "gpu",
-       .argument = "ID",
+       .argument = "GPU",
        .group = OptionGroup::command,
-       .commands = "calibrate report",
-       .meaning = "GPU that was measured; of counts given as --cluster",
+       .commands = "calibrate report fit",
+       .meaning = "GPU measured, meant by --cluster, or to try (fit)",
        .set = store<&Options::gpu>},
       {.name = "collective",
        .argument = "NAME",
        .group = OptionGroup::command,
-       .commands = "calibrate",
+       .commands = "calibrate fit",
        .meaning = "collective of tables that do not name it",
        .set = store<&Options::collective>},
       {.name = "ranks",
@@ -507,7 +508,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "format",
        .argument = "F",
        .group = OptionGroup::output,
-       .commands = "plan explain simulate validate report gpus models clusters",
+       .commands = "plan explain simulate validate report gpus models clusters fit",
        .meaning = "how to write the result",
        .fallback = "suffix of -o, else table",
        .completes = Completes::choices,
@@ -517,7 +518,7 @@ std::vector<OptionRow> make_rows() {
        .letter = 'o',
        .argument = "FILE",
        .group = OptionGroup::output,
-       .commands = "plan explain simulate calibrate validate report gpus models clusters",
+       .commands = "plan explain simulate calibrate validate report gpus models clusters fit",
        .meaning = "write the result to a file",
        .completes = Completes::files,
        .set = store<&Options::output>},
