@@ -141,7 +141,7 @@ Flops model_flops(const OperationList& list, const Job& job) {
   Flops total(0);
   for (const auto& op : list) {
     if (op.kind == OperationKind::gemm) {
-      total += op.flops_forward * 3.0;
+      total += op.flops_forward * (job.adapters == 0 ? 3.0 : 2.0);  // frozen products have no weight gradients
     } else if (op.kind == OperationKind::attention) {
       // Causal-halved convention whatever the kernel computes.
       total += op.flops_forward * (job.training.flash_attention ? 3.0 : 1.5 * job.mean_attended);

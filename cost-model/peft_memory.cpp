@@ -32,10 +32,11 @@ void frozen_states(const Job& job, const Layout& layout, const LayerCosts& costs
   const double state = profile.adapter_state_bytes * std::max(0.0, row_of(layout.optimizer).state_bytes - 4) / 8;
   const double shards = layout.zero >= 1 ? groups.dense_shards : 1;
   Bytes gradients(profile.adapter_gradient_bytes * trained);
-  if (layout.zero >= 3) {
+  if (layout.zero >= 3 && shards > 1) {
     m.weights = Bytes(weights / shards);
     const double layers = std::max(1, content.dense + content.moe);
-    m.gathered = Bytes(root_bytes + profile.fsdp_prefetch_layers * layer_bytes / layers);
+    // One layer less than in training of all weights: no layer has a gradient in the making.
+    m.gathered = Bytes(root_bytes + std::max(1.0, profile.fsdp_prefetch_layers - 1) * layer_bytes / layers);
     if (profile.flat_gradients > 0.5) {
       // One flat parameter per unit: its gradient covers the frozen weights, whole between micro-batches.
       gradients = Bytes(2 * (layer_params + root + trained));

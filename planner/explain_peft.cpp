@@ -17,7 +17,9 @@ double trained(const FrozenRank& rank) {
   return trained_parameters(rank.costs, rank.group.content, rank.stage, own_head(rank)).dense;
 }
 std::string divided(const FrozenRank& rank, int from_stage) {
-  return rank.layout.zero >= from_stage ? ", divided over " + count_of(rank.data.dense_shards) + " ranks" : "";
+  return rank.layout.zero >= from_stage && rank.data.dense_shards > 1
+             ? ", divided over " + count_of(rank.data.dense_shards) + " ranks"
+             : "";
 }
 
 }  // namespace

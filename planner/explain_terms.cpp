@@ -411,7 +411,8 @@ std::string loss_memory(const Context& c, const MemoryEstimate& m) {
          format(c.costs.head_activations);
 }
 std::string gathered_memory(const Context& c, const MemoryEstimate& m) {
-  std::string text = c.layout.zero >= 3 ? "2 B x (embedding and head + prefetched layers), gathered" : "";
+  const bool alone = c.costs.frozen && c.data.dense_shards <= 1;
+  std::string text = c.layout.zero >= 3 && !alone ? "2 B x (embedding and head + prefetched layers), gathered" : "";
   if (m.moment == 2) {
     text += std::string(text.empty() ? "" : "; ") + "gradient of the embedding at the end of the backward pass";
   }

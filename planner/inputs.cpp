@@ -133,6 +133,10 @@ TrainingSpec Loader::training(const ModelSpec& model, const ClusterSpec& cluster
   training.peft = options_.peft.value_or(PeftMethod::none);
   training.peft_rank = options_.peft_rank;
   training.peft_targets = options_.peft_targets;
+  if (training.peft != PeftMethod::none && training.framework == Framework::fsdp) {
+    training.program = "huggingface";
+    assume("fine-tuning program", "Hugging Face transformers, peft and bitsandbytes", "--framework");
+  }
   training.memory_headroom = options_.memory_headroom;
   if (!given("memory-headroom")) {
     assume("memory kept free", shortest(100 * training.memory_headroom) + " %", "--memory-headroom");

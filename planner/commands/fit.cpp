@@ -123,25 +123,19 @@ std::string count_text(int count, int most) {
 
 TextTable table_of(const std::vector<FitRow>& rows) {
   TextTable table;
-  table.columns = {{"GPU", false, 9},
-                   {"GiB", true, 6},
-                   {"mode", false, 9},
-                   {"need GiB", true, 9},
-                   {"80 %", true, 3},
-                   {"verdict", false, 8},
-                   {"longest sequence", true, 7},
-                   {"largest batch", true, 7},
-                   {"step", true, 4}};
+  table.columns = {{"GPU", false, 9},     {"use", false, 9},    {"need GiB", true, 9},  {"+- %", true, 3},
+                   {"verdict", false, 8}, {"max seq", true, 7}, {"max batch", true, 7}, {"step", true, 4}};
   for (const auto& row : rows) {
-    bool first = true;
-    for (const auto& cell : row.cells) {
-      std::vector<std::string> cells{first ? row.gpu.name : "", first ? gib(row.gpu.usable) : "",
-                                     std::string(cell.mode->key)};
-      first = false;
+    std::vector<std::string> places{row.gpu.name, gib(row.gpu.usable) + " GiB"};
+    places.resize(row.cells.size());
+    for (std::size_t i = 0; i < row.cells.size(); ++i) {
+      const auto& cell = row.cells[i];
+      const auto dash = cell.mode->key.find('-');
+      std::vector<std::string> cells{places[i], std::string(cell.mode->key.substr(dash + 1))};
       if (!cell.impossible.empty()) {
         cells.insert(cells.end(), {"-", "-", "no", "-", "-", "-"});
       } else {
-        cells.insert(cells.end(), {gib(cell.memory.total()), gib(cell.low()) + " - " + gib(cell.high()),
+        cells.insert(cells.end(), {gib(cell.memory.total()), shortest(std::round(100 * cell.memory.error)),
                                    std::string(name_of(cell.fits)), count_text(cell.longest_seq, kLongestTried),
                                    count_text(cell.largest_batch, kLargestBatchTried),
                                    cell.step.raw() > 0 ? format(cell.step) : "-"});
@@ -160,14 +154,13 @@ std::string heading(const FitInputs& inputs) {
 std::vector<std::string> notes_of(const FitInputs& inputs) {
   const auto& request = inputs.request;
   const auto memory = [&](double bytes) { return gib(inference_weights(request.model, bytes, bytes)) + " GiB"; };
-  return {
-      "need: reserved memory of the caching allocator and the context, at the reference; 80 %: its interval; GiB: "
-      "usable memory",
-      "verdict: fits with the headroom, tight without it, or no; longest sequence at batch 1 and largest batch at "
-      "the reference sequence that fit",
-      "weights alone: fp32 " + memory(4) + ", 16 bits " + memory(2) + "; inference adds a key/value cache of " +
-          gib(key_value_cache(request.model, request.training.seq, 1)) + " GiB in 16 bits",
-      "step: one micro-batch of the reference forward, backward and update"};
+  return {"use: fp32 to int4 are inference with that many bytes a weight; below each GPU its usable memory",
+          "need: reserved memory of the caching allocator and the context at one sequence; +-: its 80 % interval",
+          "verdict: fits with the headroom, tight without it, or no; max seq and max batch: the longest sequence at "
+          "batch 1 and the largest batch at the sequence above that fit",
+          "weights alone: fp32 " + memory(4) + ", 16 bits " + memory(2) + "; inference adds a key/value cache of " +
+              gib(key_value_cache(request.model, request.training.seq, 1)) + " GiB in 16 bits",
+          "step: one micro-batch of the reference forward, backward and update"};
 }
 
 std::string text_of(const FitInputs& inputs, const std::vector<FitRow>& rows, const Terminal& terminal,

@@ -35,6 +35,7 @@ std::string with(const std::string& from, const std::string& to) {
 TEST_CASE("a fine-tuning row becomes a record with the settings of its configuration file") {
   const auto record = record_of(kRow);
   CHECK(record.skipped == "");
+  CHECK(record.training.global_batch == 8);
   CHECK(record.group == "finetune-litgpt-2024");
   CHECK(record.gpu_id == "a10g");
   CHECK(record.training.program == "litgpt");
