@@ -201,6 +201,9 @@ std::vector<OptionRow> make_rows() {
        .commands = kPlannedOrFit,
        .meaning = "fine-tune: lora[:rank=16:targets=all], qlora[:...]",
        .fallback = "none",
+       .details = "targets are joined by +: q, k, v, o, gate, up, down, head, the groups qkv, attention, mlp and all, "
+                  "or names "
+                  "such as q_proj. qlora holds the frozen matrices in 4 bits (NF4, doubly quantised).",
        .completes = Completes::choices,
        .choices =
            [] {
