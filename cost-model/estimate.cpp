@@ -70,7 +70,7 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
             : (overlapped ? profile.pp_exposed_overlapped : profile.pp_exposed_transfers) * layout.vpp;
     out.transfers = hop * (per_micro_batch * out.micro_batches + 2.0 * (layout.pp - 1));
   }
-  if (ends_share_embedding(job, layout)) {
+  if (ends_share_embedding(job, layout) && !costs.front().frozen) {
     const double wire = state_bytes(job, layout.optimizer).wire;
     out.tied_reduction = transfers.ends.time(Bytes(costs.front().embedding_params * wire));
   }
@@ -109,12 +109,12 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
     }
     const StageCosts& stage = further ? *further : pipeline.known[i];
     const bool own_head = group.content.head && (!job.model.tied_embeddings || !group.content.embedding);
-    const double params = stage.params + (own_head ? costs.head_params : 0);
+    const auto [params, expert_params] = trained_parameters(costs, group.content, stage, own_head);
     Seconds data_parallel(0);
     if (layout.zero >= 3) {
       data_parallel = fsdp_exposed(on, costs, group.content, stage, groups, micro_batches);
     } else if (layout.dp * layout.cp > 1) {
-      const auto t = data_parallel_times(on, sharding.laws, params, stage.expert_params);
+      const auto t = data_parallel_times(on, sharding.laws, params, expert_params);
       const double reductions = layout.zero >= 2 ? micro_batches : 1;
       data_parallel =
           (reduce_beside ? beside(stage.backward, t.reduce, profile.dp_overlap_cost) : t.reduce) * reductions;
@@ -127,8 +127,8 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
     if (group.content.embedding || group.content.head) {
       data_parallel += pipeline.tied_reduction;
     }
-    const double local = layout.zero >= 1 ? params / groups.dense_shards + stage.expert_params / groups.expert_shards
-                                          : params + stage.expert_params;
+    const double local =
+        layout.zero >= 1 ? params / groups.dense_shards + expert_params / groups.expert_shards : params + expert_params;
     const Bytes traffic(std::max(8.0, profile.optimizer_bytes + row_of(layout.optimizer).traffic_bytes) * local);
     Seconds optimizer = traffic / (on.cluster.gpu.memory_bandwidth * on.constants.memory_adam);
     optimizer += optimizer_products(on, layout.optimizer,

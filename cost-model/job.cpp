@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost-model/peft.h"
 #include "cost-model/rank_law.h"
 
 namespace tpplan {
@@ -56,6 +57,14 @@ std::vector<std::string> contradictions(const ModelSpec& model, const ClusterSpe
     problems.push_back("--seq " + std::to_string(training.seq) + " is longer than the " +
                        std::to_string(model.learned_positions) + " learned positions of " + model.name);
   }
+  if (training.peft != PeftMethod::none) {
+    const auto targets = adapter_targets(training.peft_targets);
+    problems.insert(problems.end(), targets.problems.begin(), targets.problems.end());
+    if (training.peft == PeftMethod::qlora && gpu.peak_of(Precision::bf16).raw() <= 0 &&
+        gpu.peak_of(Precision::fp16).raw() <= 0) {
+      problems.push_back("qlora computes in 16 bits, which " + gpu.name + " does not offer");
+    }
+  }
   if (!training.layers_per_stage.empty()) {
     int sum = 0;
     for (const int layers : training.layers_per_stage) {
@@ -88,6 +97,9 @@ Job assemble_job(ModelSpec model, ClusterSpec cluster, TrainingSpec training, Fr
           job.moe_before[static_cast<std::size_t>(layer)] + (model.is_moe_layer(layer) ? 1 : 0);
     }
   }
+  if (training.peft != PeftMethod::none) {
+    job.adapters = adapter_targets(training.peft_targets).mask;
+  }
   job.mean_attended = mean_attended_share(model, training.seq);
   job.model = std::move(model);
   job.cluster = std::move(cluster);
@@ -112,7 +124,9 @@ Job make_job(ModelSpec model, ClusterSpec cluster, TrainingSpec training, const 
   for (const auto& part : cluster.parts) {
     parts.push_back(make_job(model, part, training, profiles, calibration));
   }
-  auto profile = profiles.find(training.framework, cluster.gpu, training.date, training.compiled);
+  auto profile = training.program.empty()
+                     ? profiles.find(training.framework, cluster.gpu, training.date, training.compiled)
+                     : profiles.find_program(training.program, training.date);
   auto job = assemble_job(std::move(model), std::move(cluster), std::move(training), std::move(profile), profiles,
                           std::move(calibration));
   job.parts = std::move(parts);

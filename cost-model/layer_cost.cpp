@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cost-model/layer_sizes.h"
+#include "cost-model/peft.h"
 #include "cost-model/stage_cost.h"
 
 namespace tpplan {
@@ -188,6 +189,9 @@ Bytes kept(const Job& job, const LayerKey& key, const LayerSizes& s, const std::
         (dropped_modules & kMoe) != 0 ? 0 : static_cast<double>(moe.top_k) * job.routed_factor() / s.sp;
     per_token += 12.0 * moe.experts / s.sp + copies * ((narrowed ? 1 : 2) * s.h + 8);
   }
+  if (job.adapters != 0) {
+    per_token = std::max(0.0, per_token + adapter_token_bytes(job, key, s, moe_layer, dropped_modules));
+  }
   return Bytes(per_token * s.widening * s.tokens * job.profile.activation_factor);
 }
 
@@ -197,7 +201,7 @@ Bytes layer_activations(const Job& job, const LayerKey& key, const LayerSizes& s
       return s.element * (s.h / s.sp * s.tokens);
     case RecomputeKind::selective_op:
       if (!job.profile.activations_selective_op.empty()) {
-        return kept(job, key, s, job.profile.activations_selective_op, moe_layer, 0);
+        return kept(job, key, s, job.profile.activations_selective_op, moe_layer, kNorm | kMlp);
       }
       return kept(job, key, s, job.profile.activations, moe_layer, kCoreAttention | kNorm);
     case RecomputeKind::selective:
@@ -222,7 +226,7 @@ Flops model_flops(const OperationList& list, const Job& job) {
   Flops total(0);
   for (const auto& op : list) {
     if (op.kind == OperationKind::gemm) {
-      total += op.flops_forward * 3.0;
+      total += op.flops_forward * (job.adapters == 0 ? 3.0 : 2.0);  // frozen products have no weight gradients
     } else if (op.kind == OperationKind::attention) {
       // Causal-halved convention whatever the kernel computes.
       total += op.flops_forward * (job.training.flash_attention ? 3.0 : 1.5 * job.mean_attended);
@@ -318,9 +322,12 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
   const double logit_bytes = job.training.loss == Loss::fused     ? 2
                              : job.training.loss == Loss::chunked ? std::min(9.0, profile.loss_allocated_per_logit)
                                                                   : profile.loss_allocated_per_logit;
-  out.loss_transient = Bytes(logit_bytes * s.vocab_local * s.tokens);
+  const bool other_loss = job.adapters != 0 && profile.adapter_loss_per_logit > 0;
+  out.loss_transient = Bytes((other_loss ? profile.adapter_loss_per_logit : logit_bytes) * s.vocab_local * s.tokens);
   out.boundary = out.layer_input;
-  if (profile.dummy_weight_gradients > 0.5) {
+  if (job.adapters != 0) {
+    add_adapter_sizes(job, key, s, out);
+  } else if (profile.dummy_weight_gradients > 0.5) {
     // One shared 16-bit buffer per distinct weight shape of a layer: qkv, projection, up(+gate), down.
     const double gate = job.model.gated_mlp ? 2 : 1;
     out.dummy_gradients =

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "cost-model/layer_sizes.h"
+#include "cost-model/peft.h"
 
 namespace tpplan {
 namespace {
@@ -473,6 +474,9 @@ OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_lay
   add_elementwise(job, key, s, moe_layer, list);
   add_fp8_casts(job, s, gemm_inputs, list);
   add_weight_gradients(job, params.dense + params.expert, list);
+  if (job.adapters != 0) {
+    freeze_layer(job, key, s, moe_layer, list);
+  }
   return list;
 }
 
@@ -523,6 +527,9 @@ OperationList embedding_operations(const Job& job, const LayerKey& key) {
     }
     list.add(op);
   }
+  if (job.adapters != 0) {
+    freeze_ends(job, s, false, list);
+  }
   return list;
 }
 
@@ -561,6 +568,9 @@ OperationList head_operations(const Job& job, const LayerKey& key) {
       op.input_gradient = collective_time(job, Collective::all_reduce, bytes, group);
     }
     list.add(op);
+  }
+  if (job.adapters != 0) {
+    freeze_ends(job, s, true, list);
   }
   return list;
 }

@@ -68,7 +68,9 @@ bool applies(const Job& job, const LayerKey& key, const TokenBytes& row) {
   const bool flash = training.flash_attention;
   return (row.flash < 0 || (row.flash == 1) == flash) &&
          (row.rms_kernel < 0 || (row.rms_kernel == 1) == training.fused_norm) &&
-         (row.tp_above_one < 0 || (row.tp_above_one == 1) == (key.tp > 1));
+         (row.tp_above_one < 0 || (row.tp_above_one == 1) == (key.tp > 1)) &&
+         (row.frozen < 0 || (row.frozen == 1) == (training.peft != PeftMethod::none)) &&
+         (row.grouped < 0 || (row.grouped == 1) == (job.model.kv_heads < job.model.heads));
 }
 
 namespace {

@@ -47,11 +47,14 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
   const double state = bytes.optimizer;
   const bool wide = bytes.weight > 2;
   const bool fsdp = layout.zero >= 3;
-  if (fsdp) {
+  if (costs.frozen) {
+    frozen_states(job, layout, costs, group, stage, groups, micro_batches, m);
+  } else if (fsdp) {
     // The sharded weights are the fp32 ones: the master copy, or the weights themselves.
     const double gathered = wide ? 4 : 2;
+    m.weights = Bytes(profile.fsdp_shard_bytes * sharded_params);
     m.optimizer = Bytes((wide ? state + 4 : state) * sharded_params + adam_extra * adam_only);
-    m.gradients = Bytes(4 * sharded_params);
+    m.gradients = Bytes(profile.fsdp_gradient_bytes * sharded_params);
     const double layers = content.dense + content.moe;
     const double layer_params = layers > 0 ? (params - ends) / layers : 0;
     m.gathered = Bytes(gathered * (ends + profile.fsdp_prefetch_layers * layer_params));
@@ -59,7 +62,7 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
       m.gathered += Bytes(gathered * params / groups.secondary.ranks);
     }
     if (profile.unsynced_gradients > 0.5 && micro_batches > 1) {
-      m.gradients = Bytes(4 * params);
+      m.gradients = Bytes(profile.fsdp_gradient_bytes * params);
     } else if (micro_batches <= 1) {
       m.gradients = Bytes(0);  // freed before the forward pass, made again as the backward pass goes
     }
@@ -72,16 +75,17 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
               (layout.dp > 1 ? profile.bucket_bytes * params : 0));
     m.optimizer = Bytes(state * sharded_params + adam_extra * adam_only);
   }
-  if (layout.offload == Offload::optimizer) {
+  if (layout.offload == Offload::optimizer && !costs.frozen) {
     const OffloadedStates states = offloaded_states(job, layout, sharded_params);
-    m.host_bytes = states.host - states.in_storage;
+    m.host_bytes = states.host - states.in_storage + m.weights * (fsdp ? 1.0 : 0.0);
     m.host_capacity = states.capacity;
     m.optimizer = Bytes(0);
+    m.weights = m.weights * (fsdp ? 0.0 : 1.0);
   }
   m.workspace =
       gib(profile.workspace_gib) + costs.dummy_gradients + (content.head ? costs.head_dummy_gradient : Bytes(0));
   const double constant = profile.constant_gib + (layout.tp > 1 ? profile.constant_tp_gib : 0);
-  m.workspace += gib(constant);
+  m.workspace += gib(constant) + costs.dequantised;
 
   // Full recomputation of n layers per stage only: the others keep the whole list.
   const double layers = std::max(1, content.dense + content.moe);
@@ -109,8 +113,12 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
   out.first_backward = costs.backward_transient + (full ? whole_layer : Bytes(0));
   // Every prediction module has logits of its own, alive until its backward pass.
   out.at_loss = content.head ? (costs.head_activations + costs.loss_transient) * (1.0 + content.mtp) : Bytes(0);
-  out.embedding_gradient =
-      content.embedding || content.head ? Bytes((fsdp ? 4 : 2) * costs.embedding_params) : Bytes(0);
+  if (content.head && !costs.frozen && profile.gradient_bytes == 0 && !fsdp) {
+    out.at_loss += Bytes(2 * costs.head_params);  // the optimizer runs in the backward pass: one gradient at a time
+  }
+  out.embedding_gradient = (content.embedding || content.head) && !costs.frozen
+                               ? Bytes((fsdp ? profile.fsdp_gradient_bytes : 2) * costs.embedding_params)
+                               : Bytes(0);
   m.context = gib(profile.context_gib + (layout.pp > 1 ? profile.context_p2p_gib : 0));
   m.error = profile.memory_error;
   return out;
@@ -152,12 +160,14 @@ StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts&
   const Bytes allocated = m.allocated();
   m.allocator_slack = allocated * (profile.reserved_factor - 1) +
                       (group.content.head ? costs.loss_transient : Bytes(0)) * profile.reserved_loss_factor;
-  if (layout.zero >= 3 && profile.fsdp_gradient_pool > 0.5 && micro_batches <= 1) {
-    // Gradient shards that stand in a pool of their own: 4 bytes for each parameter of the shard.
+  if (layout.zero >= 3 && profile.fsdp_gradient_pool > 0.5 && micro_batches <= 1 && !costs.frozen &&
+      layout.offload != Offload::optimizer) {
+    // Gradient shards that stand in a pool of their own.
     const double experts = group.content.moe * costs.expert_params;
     const bool own_head = group.content.head && (!job.model.tied_embeddings || !group.content.embedding);
     const double dense = stage.params + (own_head ? costs.head_params : 0);
-    m.allocator_slack += Bytes(4 * (dense / groups.dense_shards + experts / groups.expert_shards));
+    m.allocator_slack +=
+        Bytes(profile.fsdp_gradient_bytes * (dense / groups.dense_shards + experts / groups.expert_shards));
   }
   out.total = m.total();
   return out;

@@ -86,7 +86,8 @@ LayerTensors layer_tensors(const Job& job, const LayerKey& key, const LayerSizes
 }  // namespace
 
 std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int stage) {
-  const bool described = (layout.schedule == Schedule::f1b1 || layout.schedule == Schedule::gpipe) && layout.vpp == 1 &&
+  const bool described = job.adapters == 0 &&
+                         (layout.schedule == Schedule::f1b1 || layout.schedule == Schedule::gpipe) && layout.vpp == 1 &&
                          layout.offload == Offload::none && layout.recompute != RecomputeKind::selective_op &&
                          job.model.mtp_layers == 0;
   if (!described || stage < 0 || stage >= layout.pp) {

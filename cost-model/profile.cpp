@@ -100,6 +100,20 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"replay_allocator", &P::replay_allocator, "1: reserved memory comes from a replay of PyTorch's allocator", true},
       {"fsdp_prefetch_layers", &P::fsdp_prefetch_layers, "gathered layers alive at once", true},
       {"fsdp_gradient_pool", &P::fsdp_gradient_pool, "1: reduced gradients sit in a pool of their own", true},
+      {"fsdp_shard_bytes", &P::fsdp_shard_bytes, "weight shard per parameter beside the optimizer states", true},
+      {"fsdp_gradient_bytes", &P::fsdp_gradient_bytes, "gradients per parameter under FSDP", true},
+      {"adapter_bytes", &P::adapter_bytes, "per adapter parameter", true},
+      {"adapter_gradient_bytes", &P::adapter_gradient_bytes, "gradients per adapter parameter", true},
+      {"adapter_state_bytes", &P::adapter_state_bytes, "Adam's moments per adapter parameter", true},
+      {"adapter_dropout", &P::adapter_dropout, "1: adapters keep a dropped-out copy of their input and a mask", true},
+      {"adapter_output_bytes", &P::adapter_output_bytes, "kept per output of fused query/key/value adapters", true},
+      {"adapter_loss_per_logit", &P::adapter_loss_per_logit, "bytes per logit at the loss with adapters", true},
+      {"quantised_input_bytes", &P::quantised_input_bytes, "kept per input of a product with 4-bit weights", true},
+      {"quantised_head", &P::quantised_head, "1: the head is quantised too", true},
+      {"unquantised_bytes", &P::unquantised_bytes, "per weight of embedding, head and norms beside 4-bit ones", true},
+      {"dequantised_copies", &P::dequantised_copies, "16-bit copies of the largest 4-bit matrix at once", true},
+      {"flat_gradients", &P::flat_gradients, "1: FSDP gives frozen weights gradients too", true},
+      {"paged_states", &P::paged_states, "1: with 4-bit weights the states are paged to the host", true},
   };
   return rows;
 }
@@ -175,6 +189,8 @@ TokenBytes read_token_bytes(ObjectReader in) {
   row.flash = condition(in, "flash");
   row.rms_kernel = condition(in, "fused_norm");
   row.tp_above_one = condition(in, "tp_above_one");
+  row.frozen = condition(in, "frozen");
+  row.grouped = condition(in, "grouped");
   row.f_plain = in.number("f_plain", 0, kLimit, -1);
   row.narrow = in.number("narrow", 0, 1, 1);
   row.rate_fraction = in.number("rate_fraction", 0, 2, 0);
@@ -321,6 +337,7 @@ FrameworkProfile ProfileSet::read_profile(const std::string& path) const {
   profile.name = root.text("name");
   const auto framework = root.choice("framework", names_of(kFrameworkTable));
   profile.framework = framework_from(framework).value_or(Framework::plain);
+  profile.program = root.text("program", "");
   profile.since = root.text("since");
   if (root.has("architectures")) {
     profile.architectures = root.texts("architectures");
@@ -423,7 +440,7 @@ const FrameworkProfile& ProfileSet::find(Framework framework, const GpuSpec& gpu
   };
   for (const bool any_architecture : {false, true}) {
     for (const auto& profile : frameworks) {
-      if (profile.framework != framework || (!any_architecture && !covers(profile)) ||
+      if (profile.framework != framework || !profile.program.empty() || (!any_architecture && !covers(profile)) ||
           (date.empty() && profile.only_by_date)) {
         continue;
       }
@@ -442,6 +459,25 @@ const FrameworkProfile& ProfileSet::find(Framework framework, const GpuSpec& gpu
     }
   }
   throw SpecError("no efficiency profile for framework " + std::string(name_of(framework)));
+}
+
+const FrameworkProfile& ProfileSet::find_program(std::string_view program, std::string_view date) const {
+  const FrameworkProfile* best = nullptr;
+  for (const auto& profile : frameworks) {
+    if (profile.program != program) {
+      continue;
+    }
+    const bool covers = date.empty() || profile.since <= date;
+    const bool newer = best == nullptr || profile.since > best->since;
+    // Before the first era its profile stands in.
+    if (best == nullptr || (covers && newer) || (!date.empty() && best->since > date && profile.since < best->since)) {
+      best = &profile;
+    }
+  }
+  if (best == nullptr) {
+    throw SpecError("no efficiency profile for the fine-tuning program " + std::string(program));
+  }
+  return *best;
 }
 
 GpuConstants ProfileSet::constants_of(const GpuSpec& gpu) const {

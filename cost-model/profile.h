@@ -109,6 +109,8 @@ struct TokenBytes {
   std::int8_t flash = -1;         ///< 1: only with fused attention, 0: only without, -1: always
   std::int8_t rms_kernel = -1;    ///< 1: only with a fused norm kernel, 0: only without, -1: always
   std::int8_t tp_above_one = -1;  ///< 1: only when tp > 1, 0: only when tp = 1, -1: always
+  std::int8_t frozen = -1;        ///< 1: only with frozen weights (adapters), 0: only with trained ones, -1: always
+  std::int8_t grouped = -1;       ///< 1: only with fewer key/value heads than heads, 0: only with as many, -1: always
   double f_plain = -1;            ///< f of an FFN without a gate; -1: as f
   double narrow = 1;              ///< factor on the bytes when products take 8-bit inputs
   double rate_fraction = 0;       ///< fraction of memory bandwidth this kernel was traced at; 0: that of its kind
@@ -118,6 +120,7 @@ struct TokenBytes {
 struct FrameworkProfile {
   std::string name;
   Framework framework = Framework::megatron;
+  std::string program;                     ///< fine-tuning program it speaks for, "": the framework in general
   std::string since;                       ///< "2023-11": newest profile that starts no later than the run's date
   std::vector<std::string> architectures;  ///< GPU architectures it holds for; empty: all
   bool only_by_date = false;               ///< for runs that carry a date, never the newest profile of a plan
@@ -193,6 +196,22 @@ struct FrameworkProfile {
   double replay_allocator = 0;      ///< 1: slack of shown plans comes from a replay of PyTorch's allocator
   double fsdp_prefetch_layers = 2;  ///< gathered layers in flight
   double fsdp_gradient_pool = 1;    ///< reduce-scatter outputs sit in a pool of their own
+  double fsdp_shard_bytes = 0;      ///< weight shard per parameter beside the optimizer states (16-bit training)
+  double fsdp_gradient_bytes = 4;   ///< gradients per parameter under FSDP
+
+  // Memory of fine-tuning with adapters.
+  double adapter_bytes = 4;           ///< per adapter parameter
+  double adapter_gradient_bytes = 4;  ///< per adapter parameter
+  double adapter_state_bytes = 8;     ///< Adam's moments per adapter parameter
+  double adapter_dropout = 0;         ///< 1: each adapter drops out its input: a 16-bit copy and a mask of one byte
+  double adapter_output_bytes = 0;    ///< per output element that scattering fused query/key/value adapters keeps
+  double adapter_loss_per_logit = 0;  ///< bytes per logit at the loss with adapters; 0: as in training of all weights
+  double quantised_input_bytes = 0;   ///< per input element that a product with 4-bit weights keeps
+  double quantised_head = 0;          ///< 1: the head is quantised too
+  double unquantised_bytes = 2;       ///< per weight of embedding, head and norms beside 4-bit weights
+  double dequantised_copies = 1;      ///< 16-bit copies of the largest 4-bit matrix alive at once
+  double flat_gradients = 0;          ///< 1: FSDP gives frozen weights gradients, for they share a flat parameter
+  double paged_states = 0;            ///< 1: with 4-bit weights the optimizer states are paged to host memory
 
   std::string inventory;          ///< name of the elementwise inventory (inventories.json)
   std::string activation_list;    ///< name of the list of kept tensors
@@ -253,6 +272,8 @@ struct ProfileSet {
   /// Profile of a framework on a GPU architecture at a date ("" = newest): the newest era that starts no later.
   [[nodiscard]] const FrameworkProfile& find(Framework framework, const GpuSpec& gpu, std::string_view date,
                                              bool compiled = false) const;
+  /// Profile of a fine-tuning program at a date, the newest era that starts no later; throws SpecError without one.
+  [[nodiscard]] const FrameworkProfile& find_program(std::string_view program, std::string_view date) const;
   /// By GPU id, else by architecture, else the generic row.
   [[nodiscard]] GpuConstants constants_of(const GpuSpec& gpu) const;
   [[nodiscard]] LinkConstants link_of(const NetworkTier& tier, const GpuSpec& gpu) const;

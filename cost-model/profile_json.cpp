@@ -50,6 +50,9 @@ std::string to_json(const FrameworkProfile& profile) {
   Json root;
   root["name"] = profile.name;
   root["framework"] = name_of(profile.framework);
+  if (!profile.program.empty()) {
+    root["program"] = profile.program;
+  }
   root["since"] = profile.since;
   if (!profile.architectures.empty()) {
     root["architectures"] = profile.architectures;

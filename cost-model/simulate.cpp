@@ -214,13 +214,19 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
   if (own_head) {
     stage.params += costs.head_params;
   }
+  times.params = stage.params + stage.expert_params;
+  if (costs.frozen) {
+    // Of a frozen rank only the adapters are reduced and updated.
+    const auto trained = trained_parameters(costs, content, whole, own_head);
+    stage.params = trained.dense;
+    stage.expert_params = trained.expert;
+  }
   if (layout_->zero < 3 && layout_->dp * layout_->cp > 1) {
     const auto t = data_parallel_times(job, *layout_, stage, groups);
     times.gather = t.gather;
     times.reduce = t.reduce;
   }
-  times.params = stage.params + stage.expert_params;
-  if (ends_share_embedding(job, *layout_) && content.embedding != content.head) {
+  if (ends_share_embedding(job, *layout_) && !costs.frozen && content.embedding != content.head) {
     times.tied = collective_time(*job_, Collective::all_reduce,
                                  Bytes(costs.embedding_params * state_bytes(job, layout_->optimizer).wire),
                                  stage_pair(*job_, *layout_, layout_->pp - 1));

@@ -4,6 +4,7 @@
 
 #include "cost-model/layer_sizes.h"
 #include "cost-model/mixed.h"
+#include "cost-model/peft.h"
 
 namespace tpplan {
 namespace {
@@ -95,6 +96,8 @@ StageCosts stage_costs(const LayerCosts& costs, const StageContent& content) {
   const int layers = content.dense + content.moe;
   out.params = content.dense * costs.dense_params + content.moe * costs.moe_params + content.mtp * costs.mtp_params;
   out.expert_params = (content.moe + content.mtp) * costs.expert_params;
+  out.adapters = content.dense * costs.dense_adapters + content.moe * costs.moe_adapters;
+  out.quantised = content.dense * costs.dense_quantised + content.moe * costs.moe_quantised;
   // Full recomputation of so many layers of each chunk only.
   const double again = costs.recompute_layers > 0 && layers > 0
                            ? std::min(1.0, static_cast<double>(costs.recompute_layers) * content.chunks / layers)
@@ -237,7 +240,6 @@ DataParallelTimes data_parallel_times(const Job& job, const Layout& layout, cons
 FsdpTimes fsdp_times(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
                      const DataGroups& groups) {
   FsdpTimes times;
-  const double gather_bytes = training_in_fp32(job) ? 4 : 2;
   const double layers = content.dense + content.moe;
   if (layers < 1 || groups.dense_shard.ranks <= 1) {
     return times;
@@ -245,27 +247,36 @@ FsdpTimes fsdp_times(const Job& job, const LayerCosts& costs, const StageContent
   const double layer_params = (content.dense * costs.dense_params + content.moe * costs.moe_params) / layers;
   const double root_params =
       stage.params - layer_params * layers + (content.head && !job.model.tied_embeddings ? costs.head_params : 0);
+  // Frozen weights travel as they are held, 4-bit ones packed, and have no gradients.
+  const double held_bytes = training_in_fp32(job) ? 4 : 2;
+  const double packed =
+      stage.quantised > 0 ? quantised_weight_bytes(job.training.double_quantisation) * stage.quantised : 0;
+  const double gather_bytes = stage.quantised > 0 ? (packed + 2 * (layer_params * layers - stage.quantised)) /
+                                                        std::max(1.0, layer_params * layers)
+                                                  : held_bytes;
   const double wire = state_bytes(job, Optimizer::adam).wire;
   const CollectiveLaw gather_law = collective_law(job, Collective::all_gather, groups.dense_shard);
   const CollectiveLaw scatter_law = collective_law(job, Collective::reduce_scatter, groups.dense_shard);
   const CollectiveLaw replicas_law = collective_law(job, Collective::all_reduce, groups.dense_replicas);
   const CollectiveLaw again_law =
       groups.secondary.ranks > 1 ? collective_law(job, Collective::all_gather, groups.secondary) : gather_law;
-  const auto gather = [&](double params) { return gather_law.time(Bytes(params * gather_bytes)); };
+  const auto gather = [&](double params, double bytes) { return gather_law.time(Bytes(params * bytes)); };
   const auto scatter = [&](double params) {
     return scatter_law.time(Bytes(params * wire)) + replicas_law.time(Bytes(params * wire / groups.dense_shards));
   };
-  times.layer_gather = gather(layer_params);
+  times.layer_gather = gather(layer_params, gather_bytes);
   times.layer_gather_again = again_law.time(Bytes(layer_params * gather_bytes));
-  times.layer_scatter = scatter(layer_params);
-  times.root_gather = gather(root_params);
-  times.root_scatter = scatter(root_params);
+  times.layer_scatter = scatter(costs.frozen ? stage.adapters / layers : layer_params);
+  times.root_gather = gather(root_params, held_bytes);
+  times.root_scatter = scatter(costs.frozen ? (content.head ? costs.head_adapters : 0) : root_params);
   if (content.moe > 0 && groups.expert.ranks > 1) {
     const double params = costs.expert_params * content.moe / layers;
     times.expert_gather = collective_time(job, Collective::all_gather, Bytes(params * gather_bytes), groups.expert);
-    times.expert_scatter = collective_time(job, Collective::reduce_scatter, Bytes(params * wire), groups.expert) +
-                           collective_time(job, Collective::all_reduce, Bytes(params * wire / groups.expert_shards),
-                                           groups.expert_replicas);
+    if (!costs.frozen) {
+      times.expert_scatter = collective_time(job, Collective::reduce_scatter, Bytes(params * wire), groups.expert) +
+                             collective_time(job, Collective::all_reduce, Bytes(params * wire / groups.expert_shards),
+                                             groups.expert_replicas);
+    }
   }
   return times;
 }

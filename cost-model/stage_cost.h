@@ -43,6 +43,8 @@ Seconds offloaded_update(const Job& job, const Layout& layout, double local);
 struct StageCosts {
   double params = 0;  ///< dense parameters of the rank
   double expert_params = 0;
+  double adapters = 0;   ///< adapter parameters of the layers
+  double quantised = 0;  ///< weights of the layers held in 4 bits
   Seconds forward, backward, weight;
   PassCosts sums;  ///< of the rank's layers and ends, one micro-batch
 };
@@ -157,6 +159,17 @@ struct StageMemory {
   MemoryEstimate at;
   Bytes total;
 };
+
+/// Weights, gradients, optimizer states and gathered parameters of a rank whose weights are frozen: those of `m`.
+void frozen_states(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
+                   const StageCosts& stage, const DataGroups& groups, double micro_batches, MemoryEstimate& m);
+
+/// Parameters whose gradients a rank reduces and whose states it updates: all, or the adapters beside frozen weights.
+struct TrainedParameters {
+  double dense = 0, expert = 0;
+};
+TrainedParameters trained_parameters(const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
+                                     bool own_head);
 
 StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
                          const StageCosts& stage, const DataGroups& groups, double micro_batches);

@@ -7,6 +7,7 @@
 #include "cost-model/stage_cost.h"
 #include "planner/explain.h"
 #include "planner/explain_collectives.h"
+#include "planner/explain_peft.h"
 
 namespace tpplan {
 namespace {
@@ -97,7 +98,13 @@ bool holds_own_head(const Context& c) {
 double dense_parameters(const Context& c) { return c.stage.params + (holds_own_head(c) ? c.costs.head_params : 0); }
 double parameters(const Context& c) { return dense_parameters(c) + c.stage.expert_params; }
 
-std::string compute_formula(const Context& c) { return per_pass(c, &PassCosts::forward, &PassCosts::backward); }
+std::string compute_formula(const Context& c) {
+  const auto text = per_pass(c, &PassCosts::forward, &PassCosts::backward);
+  return c.costs.frozen ? text + "; frozen products have no weight gradients, adapters of rank " +
+                              number(c.job.training.peft_rank) + " have" +
+                              (c.stage.quantised > 0 ? ", 4-bit weights are unpacked before each product" : "")
+                        : text;
+}
 std::string recompute_formula(const Context& c) {
   return c.layout.recompute == RecomputeKind::none ? "no recomputation" : per_pass(c, nullptr, &PassCosts::recompute);
 }
@@ -130,11 +137,13 @@ std::string dp_formula(const Context& c) {
     return "one data-parallel rank: none";
   }
   const double wire = c.job.profile.gradient_wire_bytes;
-  const double params = parameters(c);
+  const auto trained = trained_parameters(c.costs, c.group.content, c.stage, holds_own_head(c));
+  const double params = trained.dense + trained.expert;
   const std::string over =
       group_text(c.data.dense_shard) + " (" + speed_of(c.job, Collective::reduce_scatter, c.data.dense_shard) + ")";
   if (c.layout.zero >= 3) {
-    return "per micro-batch all-gather of " + format(Bytes(2 * params)) +
+    return "per micro-batch all-gather of " +
+           (c.costs.frozen ? "the frozen weights as they are held" : format(Bytes(2 * params))) +
            " forward and again backward, reduce-scatter of " + format(Bytes(wire * params)) + ", over " + over +
            "; beside compute they cost overlap cost x min(compute, communication) + what exceeds compute";
   }
@@ -194,6 +203,10 @@ std::string bubble_formula(const Context& c) {
 }
 
 double local_parameters(const Context& c) {
+  if (c.costs.frozen) {
+    return trained_parameters(c.costs, c.group.content, c.stage, holds_own_head(c)).dense /
+           (c.layout.zero >= 1 ? c.data.dense_shards : 1);
+  }
   return c.layout.zero >= 1 ? dense_parameters(c) / c.data.dense_shards + c.stage.expert_params / c.data.expert_shards
                             : parameters(c);
 }
@@ -355,14 +368,25 @@ std::string sharded_over(const Context& c) {
   return text;
 }
 
+FrozenRank frozen(const Context& c) { return {c.job, c.layout, c.costs, c.group, c.stage, c.data}; }
+
 std::string weights_memory(const Context& c, const MemoryEstimate& m) {
+  if (c.costs.frozen) {
+    return frozen_weights_formula(frozen(c));
+  }
   return c.layout.zero >= 3 ? "ZeRO-3 keeps only its shard, under optimizer" : per_parameter(m.weights, parameters(c));
 }
 std::string gradients_memory(const Context& c, const MemoryEstimate& m) {
+  if (c.costs.frozen) {
+    return adapter_gradients_formula(frozen(c));
+  }
   return per_parameter(m.gradients, parameters(c)) +
          (c.layout.zero >= 2 ? " on average" + sharded_over(c) : std::string());
 }
 std::string optimizer_memory(const Context& c, const MemoryEstimate& m) {
+  if (c.costs.frozen) {
+    return adapter_states_formula(frozen(c));
+  }
   if (c.layout.offload == Offload::optimizer) {
     return format(m.host_bytes) + " in host memory";
   }
@@ -396,7 +420,8 @@ std::string loss_memory(const Context& c, const MemoryEstimate& m) {
          format(c.costs.head_activations);
 }
 std::string gathered_memory(const Context& c, const MemoryEstimate& m) {
-  std::string text = c.layout.zero >= 3 ? "2 B x (embedding and head + prefetched layers), gathered" : "";
+  const bool alone = c.costs.frozen && c.data.dense_shards <= 1;
+  std::string text = c.layout.zero >= 3 && !alone ? "2 B x (embedding and head + prefetched layers), gathered" : "";
   if (c.data.secondary.ranks > 1) {
     text += ", and a second copy of the weights over " + group_text(c.data.secondary);
   }
@@ -408,7 +433,13 @@ std::string gathered_memory(const Context& c, const MemoryEstimate& m) {
 std::string communication_memory(const Context& c, const MemoryEstimate&) {
   return c.layout.pp == 1 ? "pp 1: none" : "4 stage boundaries of " + format(c.costs.boundary) + ", and stage buffers";
 }
-std::string workspace_memory(const Context&, const MemoryEstimate&) {
+std::string workspace_memory(const Context& c, const MemoryEstimate&) {
+  if (c.costs.frozen) {
+    return c.costs.dequantised.raw() > 0
+               ? "16-bit copies of the largest 4-bit matrix while it multiplies, " + format(c.costs.dequantised) +
+                     ", library workspaces and the profile's constants"
+               : "library workspaces and the profile's constants";
+  }
   return "library workspaces, shared weight-gradient buffers and the profile's constants";
 }
 std::string slack_memory(const Context&, const MemoryEstimate& m) {
@@ -424,9 +455,9 @@ struct MemoryRow {
   std::vector<Behind> constants;
 };
 
-std::vector<MemoryRow> memory_rows(const Layout& layout) {
+std::vector<MemoryRow> memory_rows(const Job& job, const Layout& layout) {
   const bool fsdp = layout.zero >= 3;
-  return {
+  std::vector<MemoryRow> rows{
       {"weights", weights_memory, {{From::profile, "weight_bytes"}}},
       {"gradients", gradients_memory,
        fsdp ? std::vector<Behind>{{From::profile, "unsynced_gradients"}}
@@ -444,6 +475,15 @@ std::vector<MemoryRow> memory_rows(const Layout& layout) {
       {"allocator_slack", slack_memory, {{From::profile, "reserved_factor"}, {From::profile, "reserved_loss_factor"}}},
       {"context", context_memory, {{From::profile, "context_gib"}, {From::profile, "context_p2p_gib"}}},
   };
+  for (auto& row : rows) {
+    if (const auto keys = frozen_constants(row.key); job.adapters != 0 && !keys.empty()) {
+      row.constants.clear();
+      for (const auto key : keys) {
+        row.constants.push_back({From::profile, key});
+      }
+    }
+  }
+  return rows;
 }
 
 /// The group of pipeline ranks whose times the estimate tells: that with the same compute.
@@ -505,7 +545,7 @@ std::vector<ExplainedTerm> explained_memory(const Job& job, const Plan& plan) {
   const StageGroup& group = fullest == shape.groups.end() ? shape.groups.front() : *fullest;
   const Job& on = job.part(group.part);
   const Context context = context_of(job, layout, group);
-  const std::vector<MemoryRow> rows = memory_rows(layout);
+  const std::vector<MemoryRow> rows = memory_rows(job, layout);
   std::vector<ExplainedTerm> terms;
   for (const MemoryTermRow& term : kMemoryTerms) {
     for (const MemoryRow& row : rows) {

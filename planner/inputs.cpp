@@ -123,7 +123,9 @@ TrainingSpec Loader::training(const ModelSpec& model, const ClusterSpec& cluster
   training.global_batch = global_batch(model, cluster, training.seq);
   training.precision = precision(cluster.gpu);
   training.fp8_recipe = options_.fp8_recipe;
-  training.framework = options_.framework.value_or(Framework::megatron);
+  // Of the programs only those around Hugging Face models hold weights in 4 bits.
+  const bool packed = options_.peft == PeftMethod::qlora;
+  training.framework = options_.framework.value_or(packed ? Framework::fsdp : Framework::megatron);
   if (!options_.framework) {
     assume("framework", std::string(name_of(training.framework)), "--framework");
   }
@@ -138,6 +140,10 @@ TrainingSpec Loader::training(const ModelSpec& model, const ClusterSpec& cluster
   training.balance = options_.balance;
   if (model.moe && !given("expert-imbalance")) {
     assume("load of the experts", "even, as forced balance makes it", "--expert-imbalance");
+  }
+  if (training.peft != PeftMethod::none && training.framework == Framework::fsdp) {
+    training.program = "huggingface";
+    assume("fine-tuning program", "Hugging Face transformers, peft and bitsandbytes", "--framework");
   }
   training.memory_headroom = options_.memory_headroom;
   if (!given("memory-headroom")) {

@@ -14,6 +14,7 @@ namespace {
 constexpr int kAnyCount = std::numeric_limits<int>::max();
 constexpr int kMostGpus = 1 << 24;
 constexpr std::string_view kPlanned = "plan explain simulate report";
+constexpr std::string_view kPlannedOrFit = "plan explain simulate report fit";
 
 constexpr std::array<NameRow<Objective>, 3> kObjectiveNames{
     {{"step-time", Objective::step_time}, {"memory", Objective::memory}, {"cost", Objective::cost}}};
@@ -157,7 +158,7 @@ std::vector<OptionRow> make_rows() {
   std::vector<OptionRow> rows{
       {.name = "model",
        .argument = "M",
-       .commands = kPlanned,
+       .commands = kPlannedOrFit,
        .meaning = "shipped name (7b), file, config.json or its folder",
        .details = "A name is looked for as a path, then in models/ of the source tree and of the installation; - reads "
                   "standard input.",
@@ -174,7 +175,7 @@ std::vector<OptionRow> make_rows() {
        .set = store<&Options::cluster>},
       {.name = "seq",
        .argument = "N",
-       .commands = kPlanned,
+       .commands = kPlannedOrFit,
        .meaning = "tokens per sequence",
        .fallback = "model file's, else 4096",
        .set = read_optional_count<&Options::seq>},
@@ -225,9 +226,12 @@ std::vector<OptionRow> make_rows() {
        .set = store<&Options::calibration>},
       {.name = "peft",
        .argument = "METHOD",
-       .commands = kPlanned,
+       .commands = kPlannedOrFit,
        .meaning = "fine-tune: lora[:rank=16:targets=all], qlora[:...]",
        .fallback = "none",
+       .details = "targets are joined by +: q, k, v, o, gate, up, down, head, the groups qkv, attention, mlp and all, "
+                  "or names "
+                  "such as q_proj. qlora holds the frozen matrices in 4 bits (NF4, doubly quantised).",
        .completes = Completes::choices,
        .choices =
            [] {
@@ -313,7 +317,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "recompute",
        .argument = "LIST",
        .group = OptionGroup::layout,
-       .commands = "plan report",
+       .commands = "plan report fit",
        .meaning = "activations computed again: none, selective, full",
        .fallback = "auto",
        .details =
@@ -363,7 +367,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "optimizer",
        .argument = "LIST",
        .group = OptionGroup::layout,
-       .commands = "plan report",
+       .commands = "plan report fit",
        .meaning = "optimizer, which decides the states kept",
        .fallback = "adam",
        .completes = Completes::choices,
@@ -373,7 +377,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "memory-headroom",
        .argument = "P",
        .group = OptionGroup::search,
-       .commands = kPlanned,
+       .commands = kPlannedOrFit,
        .meaning = "share of the memory to keep free",
        .fallback = "3%",
        .details =
@@ -480,15 +484,15 @@ std::vector<OptionRow> make_rows() {
        .completes = Completes::files,
        .set = store<&Options::plot>},
       {.name = "gpu",
-       .argument = "ID",
+       .argument = "GPU",
        .group = OptionGroup::command,
-       .commands = "calibrate report",
-       .meaning = "GPU that was measured; of counts given as --cluster",
+       .commands = "calibrate report fit",
+       .meaning = "GPU measured, meant by --cluster, or to try (fit)",
        .set = store<&Options::gpu>},
       {.name = "collective",
        .argument = "NAME",
        .group = OptionGroup::command,
-       .commands = "calibrate",
+       .commands = "calibrate fit",
        .meaning = "collective of tables that do not name it",
        .set = store<&Options::collective>},
       {.name = "ranks",
@@ -584,7 +588,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "format",
        .argument = "F",
        .group = OptionGroup::output,
-       .commands = "plan explain simulate validate report diff gpus models clusters",
+       .commands = "plan explain simulate validate report diff gpus models clusters fit",
        .meaning = "how to write the result",
        .fallback = "suffix of -o, else table",
        .completes = Completes::choices,
@@ -594,7 +598,7 @@ std::vector<OptionRow> make_rows() {
        .letter = 'o',
        .argument = "FILE",
        .group = OptionGroup::output,
-       .commands = "plan explain simulate calibrate validate report sweep diff gpus models clusters",
+       .commands = "plan explain simulate calibrate validate report sweep diff gpus models clusters fit",
        .meaning = "write the result to a file",
        .completes = Completes::files,
        .set = store<&Options::output>},

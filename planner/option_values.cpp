@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "cost-model/peft.h"
+
 namespace tpplan {
 namespace {
 
@@ -263,6 +265,9 @@ std::string read_peft(const std::string& text, PlannerOptions& options) {
       }
     } else if (key == "targets" && !value.empty()) {
       options.peft_targets = split(value, '+');
+      if (const auto problems = adapter_targets(options.peft_targets).problems; !problems.empty()) {
+        return problems.front();
+      }
     } else {
       return "\"" + parts[i] + "\": expected rank=N or targets=all (modules joined by +)";
     }

@@ -161,13 +161,14 @@ void check_format(const PlannerOptions& options, std::vector<std::string>& probl
 
 void check_required(const PlannerOptions& options, std::vector<std::string>& problems) {
   const bool one_layout = options.command == "explain" || options.command == "simulate";
-  if (options.command != "plan" && options.command != "report" && !one_layout) {
+  const bool one_gpu = options.command == "fit";
+  if (options.command != "plan" && options.command != "report" && !one_layout && !one_gpu) {
     return;
   }
   if (options.model.empty()) {
     problems.push_back("--model is missing: a shipped name (tpplan models lists them) or a file");
   }
-  if (options.cluster.empty()) {
+  if (options.cluster.empty() && !one_gpu) {
     problems.push_back("--cluster is missing: a shipped name (tpplan clusters lists them), a file, or NODESxGPUSxGPU");
   }
   if (!options.schedule_file.empty() && options.command != "simulate") {

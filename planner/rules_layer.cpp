@@ -119,6 +119,16 @@ std::string recompute_text_of_problem(const Job& job, const Layout& layout) {
   return job.model.name + " has no " + missing + "; nearest: selective:core_attn+mlp+norm";
 }
 
+bool packed_weights_not_offered(const Job& job, const Layout&) {
+  const Framework framework = job.training.framework;
+  return job.training.peft == PeftMethod::qlora && framework != Framework::fsdp && framework != Framework::deepspeed &&
+         framework != Framework::plain;
+}
+
+bool packed_weights_cut(const Job& job, const Layout& layout) {
+  return job.training.peft == PeftMethod::qlora && layout.tp > 1;
+}
+
 }  // namespace
 
 std::vector<Rule> layer_rules() {
@@ -247,6 +257,22 @@ std::vector<Rule> layer_rules() {
        "selective recomputation can only drop modules that the model and the framework have "
        "(Megatron-LM core/transformer/transformer_config.py; per operation: TorchTitan, FSDP)",
        RuleDepth::layer, recompute_not_there, recompute_text_of_problem},
+      {"packed-weights-offered",
+       "4-bit weights (qlora) are a habit of programs around Hugging Face models: FSDP, DeepSpeed and plain PyTorch "
+       "with bitsandbytes or torchao (huggingface/peft, axolotl-ai-cloud/axolotl)",
+       RuleDepth::layer, packed_weights_not_offered,
+       [](const Job& job, const Layout&) {
+         return std::string(name_of(job.training.framework)) +
+                " has no 4-bit weights; nearest: --framework fsdp, or --peft lora";
+       }},
+      {"packed-weights-whole",
+       "a matrix packed in 4-bit blocks is not cut by tensor parallelism (bitsandbytes Params4bit is one flat tensor); "
+       "ZeRO-3 or FSDP divides it",
+       RuleDepth::layer, packed_weights_cut,
+       [](const Job& job, const Layout& layout) {
+         return "qlora with tp " + number(layout.tp) + nearest_values(job, layout, &Layout::tp, packed_weights_cut) +
+                ", or zero 3";
+       }},
   };
 }
 

@@ -32,6 +32,8 @@ breaks sequence-parallel-needs-tp 7b "tp=1 sequence-parallel=on"
 breaks moe-needs-sequence-parallel mixtral-8x7b "tp=2 sequence-parallel=off"
 breaks sequence-divides-tp 7b "tp=4 sequence-parallel=on" --seq 4098
 breaks recompute-modules 7b "recompute=selective:moe_act"
+breaks packed-weights-offered 7b "tp=1" --framework megatron --peft qlora
+breaks packed-weights-whole 7b "tp=2" --peft qlora
 breaks world-divides 7b "tp=2 pp=3"
 breaks expert-grid-divides-world mixtral-8x7b "tp=2 etp=2 ep=8 sequence-parallel=on"
 breaks batch-divides 7b "micro-batch=8" --global-batch 100

@@ -5,6 +5,7 @@
 #include "planner/commands/completion.h"
 #include "planner/commands/diff.h"
 #include "planner/commands/explain.h"
+#include "planner/commands/fit.h"
 #include "planner/commands/gpus.h"
 #include "planner/commands/help.h"
 #include "planner/commands/models.h"
@@ -114,6 +115,17 @@ const std::vector<Command>& commands() {
            "A and B are files that plan --format json wrote (FILE#2 takes the second plan), cluster files or names, "
            "model files or names, or calibrations. Shows which inputs differ, and each number of both sides with its "
            "absolute and relative change, the largest change first."},
+      {.name = "fit",
+       .summary = "which uses of a model fit on which GPU alone",
+       .operands = "[GPU]...",
+       .run = run_fit,
+       .formats = "table json csv md",
+       .examples = "tpplan fit --model 7b\n"
+                   "tpplan fit --model llama3-8b --gpu rtx-4090,l40s --seq 4096 --peft qlora:rank=8:targets=q+v\n",
+       .details =
+           "Inference in fp32, bf16, int8 and int4 with its key/value cache, QLoRA, LoRA and full fine-tuning: the "
+           "memory at one sequence, the longest sequence and the largest batch that fit, and the time of a training "
+           "step. GPUs are those of --gpu, separated by commas, and the operands. Ends with 1 when nothing fits."},
       {.name = "gpus",
        .summary = "list the GPUs that are known, or those that words name",
        .operands = "[WORD]...",

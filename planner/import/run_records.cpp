@@ -6,7 +6,9 @@
 #include <iterator>
 #include <sstream>
 
+#include "cost-model/peft.h"
 #include "planner/errors.h"
+#include "planner/import/finetune_records.h"
 
 namespace tpplan {
 namespace {
@@ -220,10 +222,15 @@ void read_training(ObjectReader in, RunRecord& record) {
   }
   if (auto peft = in.optional_object("peft")) {
     training.peft = peft->text("method", "lora") == "qlora" ? PeftMethod::qlora : PeftMethod::lora;
-    record.skipped = "fine-tuning with adapters is not priced";
-    for (const auto key : {"rank", "alpha", "targets", "dropout"}) {
-      peft->ignore(key);
+    training.peft_rank = static_cast<int>(peft->count("rank", 1, 65536, 16));
+    if (peft->has("targets")) {
+      training.peft_targets = peft->texts("targets");
+      for (const auto& problem : adapter_targets(training.peft_targets).problems) {
+        record.skipped = problem;
+      }
     }
+    peft->ignore("alpha");
+    peft->ignore("dropout");
     peft->close();
   }
   read_recompute(in, record);
@@ -354,19 +361,29 @@ RunRecord parse_line(const std::string& file, int line, const std::string& text,
     record.framework = in.text("framework", "unknown");
     record.date = in.text("date", "");
     record.suspect = in.text("suspect", "");
+    record.training.date = record.date;
+    const bool finetune = is_finetune_row(in);
     bool known = true;
     record.training.framework = framework_of(record.framework, known);
-    record.training.date = record.date;
-    if (!known) {
+    if (!known && !finetune) {
       warnings += place + ": warning: unknown framework \"" + record.framework + "\", priced as fsdp\n";
     }
     note(record.sweep_key, record.group, record.framework, record.date);
-    read_model(in.object("model"), record);
-    record.sweep_key += model_text(record.model);
-    read_hardware(in.object("hardware"), record, catalogue);
-    read_training(in.object("training"), record);
-    read_layout(in.object("layout"), record);
-    read_measured(in.object("measured"), record.measured);
+    if (finetune) {
+      if (!in.has("group")) {
+        record.group = finetune_group(record);
+      }
+      read_finetune_row(in, record, catalogue);
+      record.sweep_key += model_text(record.model);
+      note(record.sweep_key, record.gpu_id, record.training.seq, static_cast<int>(record.training.peft));
+    } else {
+      read_model(in.object("model"), record);
+      record.sweep_key += model_text(record.model);
+      read_hardware(in.object("hardware"), record, catalogue);
+      read_training(in.object("training"), record);
+      read_layout(in.object("layout"), record);
+      read_measured(in.object("measured"), record.measured);
+    }
     if (in.has("assumed")) {
       record.assumed = in.texts("assumed");
     }

@@ -51,6 +51,8 @@ struct BrokenRow {
   const char* arithmetic;
 };
 
+void qlora(Job& job) { job.training.peft = PeftMethod::qlora; }
+
 /// One layout per rule that breaks this rule first, with the numbers worked out by hand.
 std::vector<BrokenRow> broken_rows() {
   const Job gpt_96 = bare_job(gpt3_175b(), 96);
@@ -122,6 +124,10 @@ std::vector<BrokenRow> broken_rows() {
       {"dualpipe-even", bare_job(gpt3_175b(), 64), "tp=8 pp=8 schedule=dualpipe micro-batch=128",
        "1,536 / (dp 1 x micro-batch 128) = 12 micro-batches, pp 8, 2 pp = 16; nearest: micro-batch 96, global batch "
        "2,048"},
+      {"packed-weights-offered", job_with(bare_job(tests::llama_7b(), 8), qlora), "tp=1",
+       "megatron has no 4-bit weights; nearest: --framework fsdp, or --peft lora"},
+      {"packed-weights-whole", job_with(bare_job(tests::llama_7b(), 8, Framework::fsdp), qlora), "tp=2",
+       "qlora with tp 2; nearest: tp 1, or zero 3"},
       {"zero-offered", bare_job(gpt3_175b(), 512, Framework::nanotron), "tp=8 zero=3",
        "nanotron has no ZeRO-3; nearest: zero 0 or 1"},
       {"sharding-without-pipeline", gpt_512, "tp=8 pp=2 zero=3", "zero 3 with pp 2; nearest: pp 1, or zero 1"},

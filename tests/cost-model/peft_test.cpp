@@ -1,0 +1,252 @@
+#include "cost-model/peft.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "cost-model/layer_sizes.h"
+#include "planner/spec_files.h"
+#include "tests/planner/jobs.h"
+
+using namespace tpplan;
+
+namespace {
+
+const ProfileSet& profiles() {
+  static const ProfileSet set = ProfileSet::load(std::string(TPPLAN_SOURCE_DIR) + "/clusters/profiles");
+  return set;
+}
+
+struct Method {
+  PeftMethod peft = PeftMethod::lora;
+  int rank = 16;
+  std::vector<std::string> targets;
+  int seq = 1024;
+  int batch = 1;
+  std::string program = "huggingface";
+  bool doubly = true;
+};
+
+Job job_of(ModelSpec model, const Method& method, const std::string& gpu = "rtx-4090", int gpus = 1) {
+  TrainingSpec training;
+  training.seq = method.seq;
+  training.global_batch = method.batch;
+  training.framework = Framework::fsdp;
+  training.program = method.program;
+  training.peft = method.peft;
+  training.peft_rank = method.rank;
+  training.peft_targets = method.targets;
+  training.double_quantisation = method.doubly;
+  static const GpuCatalogue kGpus = shipped_gpus();
+  return make_job(std::move(model), usual_cluster(kGpus.find(gpu), 1, gpus), training, profiles());
+}
+
+double adapters_of(const std::string& model, int rank, const std::vector<std::string>& targets) {
+  Method method;
+  method.rank = rank;
+  method.targets = targets;
+  const Job job = job_of(resolve_model(model), method, "h100-80gb-sxm");
+  const LayerKey key;
+  return layer_adapters(job, key, false) * job.model.layers + head_adapters(job, sizes_of(job, key));
+}
+
+Layout one_gpu(int micro_batch = 1, const std::string& recompute = "full") {
+  Layout layout;
+  layout.micro_batch = micro_batch;
+  set_recompute(layout, recompute);
+  return layout;
+}
+
+}  // namespace
+
+TEST_CASE("adapter parameters are rank times inputs and outputs of each adapted matrix") {
+  // Llama 2 7B, rank 16, every matrix: q, k, v, o 4 x 16 x (4096 + 4096) = 524,288; gate, up, down
+  // 3 x 16 x (4096 + 11008) = 724,992; 1,249,280 a layer, x 32.
+  CHECK(adapters_of("7b", 16, {}) == 39976960);
+  // Rank 8 on queries and values: 2 x 8 x 8192 x 32.
+  CHECK(adapters_of("7b", 8, {"q", "v"}) == 4194304);
+  // 13B: 2 x 8 x (5120 + 5120) x 40; the program printed 6,553,600.
+  CHECK(adapters_of("13b", 8, {"q_proj", "v_proj"}) == 6553600);
+  // StableLM 3B: 2 x 8 x 8192 x 16; printed 2,097,152.
+  CHECK(adapters_of("stablelm-base-alpha-3b", 8, {"q", "v"}) == 2097152);
+  // Falcon 40B, values of 8 heads x 64: 8 x (8192 + 8192) + 8 x (8192 + 512) = 200,704, x 60; printed 12,042,240.
+  CHECK(adapters_of("falcon-40b", 8, {"q", "v"}) == 12042240);
+  // The head: 16 x (4096 + 32000).
+  CHECK(adapters_of("7b", 16, {"all", "head"}) == 39976960 + 577536);
+}
+
+TEST_CASE("tensor parallelism divides one side of each adapter") {
+  // q, k, v, gate, up: whole inputs, outputs / 2; o, down: inputs / 2, whole outputs.
+  // 3 x 16 x (4096 + 2048) + 16 x (2048 + 4096) + 2 x 16 x (4096 + 5504) + 16 x (5504 + 4096)
+  const Job job = job_of(tests::llama_7b(), Method{});
+  LayerKey key;
+  key.tp = 2;
+  CHECK(layer_adapters(job, key, false) == 4 * 16 * 6144 + 3 * 16 * 9600);
+}
+
+TEST_CASE("every expert of a mixture has adapters of its own") {
+  // Mixtral: q, o 2 x 16 x 8192; k, v 2 x 16 x (4096 + 1024); 8 experts x 3 x 16 x (4096 + 14336).
+  const Job job = job_of(tests::mixtral_8x7b(), Method{}, "h100-80gb-sxm");
+  CHECK(layer_adapters(job, LayerKey{}, true) == 2 * 16 * 8192 + 2 * 16 * 5120 + 8 * 3 * 16 * 18432);
+}
+
+TEST_CASE("a weight in NF4 takes half a byte and its share of the block constants") {
+  // Blocks of 64 weights: an fp32 constant each, 4/64; doubly quantised 1/64 and fp32 per 256 blocks, 4/16384.
+  CHECK(quantised_weight_bytes(false) == 0.5625);
+  CHECK(quantised_weight_bytes(true) == 0.515869140625);
+}
+
+TEST_CASE("weights of a QLoRA run are 4-bit matrices, fp32 ends and adapters") {
+  // Matrices 32 x (4 x 4096^2 + 3 x 4096 x 11008) = 6,476,005,376; all parameters 6,738,415,616, so 262,410,240 others
+  // in fp32 (peft's preparation for k-bit training); adapters in fp32.
+  Method method;
+  method.peft = PeftMethod::qlora;
+  const Job job = job_of(tests::llama_7b(), method);
+  const auto memory = estimate(job, one_gpu()).memory;
+  CHECK(memory.weights.raw() == doctest::Approx(0.515869140625 * 6476005376.0 + 4 * 262410240.0 + 4 * 39976960.0));
+  CHECK(memory.gradients.raw() == doctest::Approx(4 * 39976960.0));
+  CHECK(memory.optimizer.raw() == doctest::Approx(8 * 39976960.0));
+  // Without double quantisation 4/64 - 1/64 - 4/16384 bytes more a matrix weight.
+  method.doubly = false;
+  const auto simple = estimate(job_of(tests::llama_7b(), method), one_gpu()).memory;
+  CHECK((simple.weights - memory.weights).raw() == doctest::Approx((0.0625 - 0.015869140625) * 6476005376.0));
+}
+
+TEST_CASE("QLoRA needs less memory than LoRA and LoRA less than training every weight") {
+  for (const auto* model : {"7b", "llama3-8b", "mistral-7b", "gemma-2b", "mixtral-8x7b"}) {
+    for (const auto* recompute : {"none", "full"}) {
+      std::vector<Bytes> totals;
+      for (const auto peft : {PeftMethod::qlora, PeftMethod::lora, PeftMethod::none}) {
+        Method method;
+        method.peft = peft;
+        totals.push_back(estimate(job_of(resolve_model(model), method), one_gpu(1, recompute)).memory.total());
+      }
+      CAPTURE(model);
+      CHECK(totals[0] < totals[1]);
+      CHECK(totals[1] < totals[2]);
+    }
+  }
+}
+
+TEST_CASE("a higher rank and more targets never need less memory or time") {
+  std::mt19937 random(7);
+  const std::vector<std::string> words{"q", "k", "v", "o", "gate", "up", "down", "head"};
+  for (int i = 0; i < 60; ++i) {
+    Method method;
+    method.peft = random() % 2 == 0 ? PeftMethod::lora : PeftMethod::qlora;
+    method.rank = 1 << (random() % 7);
+    method.seq = 256 << (random() % 4);
+    method.program = random() % 2 == 0 ? "huggingface" : "litgpt";
+    method.targets = {words[random() % words.size()]};
+    const auto layout = one_gpu(1 + static_cast<int>(random() % 3), random() % 2 == 0 ? "none" : "full");
+    method.batch = layout.micro_batch;
+    const auto base = estimate(job_of(tests::llama_7b(), method), layout);
+    auto higher = method;
+    higher.rank *= 2;
+    const auto with_rank = estimate(job_of(tests::llama_7b(), higher), layout);
+    CHECK(with_rank.memory.total() >= base.memory.total());
+    CHECK(with_rank.step.total() >= base.step.total());
+    auto wider = method;
+    wider.targets.push_back(words[random() % words.size()]);
+    CHECK(estimate(job_of(tests::llama_7b(), wider), layout).memory.total() >= base.memory.total());
+  }
+}
+
+TEST_CASE("frozen products have no weight gradients") {
+  const LayerKey key;
+  const Job frozen = job_of(tests::llama_7b(), Method{});
+  Method all;
+  all.peft = PeftMethod::none;
+  const Job trained = job_of(tests::llama_7b(), all);
+  double weight_gradients = 0;
+  double backward_flops = 0;
+  for (const auto& op : layer_operations(frozen, key, false)) {
+    if (op.kind == OperationKind::gemm) {
+      CHECK(op.weight_gradient.raw() == 0);
+      CHECK(op.flops_backward.raw() == doctest::Approx(op.flops_forward.raw()));
+    }
+    weight_gradients += op.weight_gradient.raw();
+    backward_flops += op.kind == OperationKind::gemm ? op.flops_backward.raw() : 0;
+  }
+  // Adapters have theirs.
+  CHECK(weight_gradients > 0);
+  double trained_flops = 0;
+  for (const auto& op : layer_operations(trained, key, false)) {
+    trained_flops += op.kind == OperationKind::gemm ? op.flops_backward.raw() : 0;
+  }
+  CHECK(trained_flops == doctest::Approx(2 * backward_flops));
+}
+
+TEST_CASE("4-bit weights are unpacked before each product of both passes") {
+  Method method;
+  method.peft = PeftMethod::qlora;
+  const Job job = job_of(tests::llama_7b(), method);
+  bool found = false;
+  for (const auto& op : layer_operations(job, LayerKey{}, false)) {
+    if (std::string_view(op.name) == "dequantisation of 4-bit weights") {
+      found = true;
+      // One layer: 4 x 4096^2 + 3 x 4096 x 11008 = 202,375,168 weights, 0.516 bytes read and 2 written.
+      CHECK(op.bytes_forward.raw() == doctest::Approx(2.515869140625 * 202375168.0));
+      CHECK(op.bytes_backward.raw() == op.bytes_forward.raw());
+      CHECK(op.forward.raw() > 0);
+    }
+  }
+  CHECK(found);
+}
+
+TEST_CASE("FSDP divides frozen weights and DDP holds them on every GPU") {
+  Method method;
+  method.peft = PeftMethod::qlora;
+  method.batch = 8;
+  const Job job = job_of(resolve_model("70b"), method, "a100-80gb-sxm", 8);
+  Layout layout = one_gpu();
+  layout.dp = 8;
+  const auto whole = estimate(job, layout).memory;
+  layout.zero = 3;
+  const auto divided = estimate(job, layout).memory;
+  CHECK(divided.weights.raw() == doctest::Approx(whole.weights.raw() / 8));
+  CHECK(divided.total() < whole.total());
+  CHECK(divided.gathered.raw() > 0);
+}
+
+TEST_CASE("only adapters are reduced over data-parallel ranks") {
+  Method method;
+  method.batch = 8;
+  const Job frozen = job_of(tests::llama_7b(), method, "a100-80gb-sxm", 8);
+  method.peft = PeftMethod::none;
+  const Job trained = job_of(tests::llama_7b(), method, "a100-80gb-sxm", 8);
+  Layout layout = one_gpu();
+  layout.dp = 8;
+  CHECK(estimate(frozen, layout).step.dp_comm < estimate(trained, layout).step.dp_comm * 0.2);
+  CHECK(estimate(frozen, layout).step.optimizer < estimate(trained, layout).step.optimizer * 0.02);
+}
+
+TEST_CASE("words of matrices to adapt that are not known are answered with the nearest one") {
+  const auto targets = adapter_targets({"q_proj", "vproj"});
+  REQUIRE(targets.problems.size() == 1);
+  CHECK(targets.problems.front() == "no matrix \"vproj\" to adapt; did you mean \"v_proj\"? (--peft targets=)");
+  CHECK(adapter_targets({}).mask == 127);
+  CHECK(adapter_targets({"attention", "down"}).mask == (15 | kAdaptDown));
+}
+
+TEST_CASE("4-bit weights are refused where no program holds them") {
+  Method method;
+  method.peft = PeftMethod::qlora;
+  Job job = job_of(tests::llama_7b(), method, "a100-80gb-sxm", 2);
+  Layout layout = one_gpu();
+  layout.tp = 2;
+  layout.etp = 2;
+  std::vector<std::string> broken;
+  for (const int rule : broken_rules(job, layout)) {
+    broken.emplace_back(rules()[static_cast<std::size_t>(rule)].name);
+  }
+  CHECK(std::count(broken.begin(), broken.end(), "packed-weights-whole") == 1);
+  CHECK(std::count(broken.begin(), broken.end(), "packed-weights-offered") == 0);
+  job.training.framework = Framework::nanotron;
+  broken.clear();
+  for (const int rule : broken_rules(job, layout)) {
+    broken.emplace_back(rules()[static_cast<std::size_t>(rule)].name);
+  }
+  CHECK(std::count(broken.begin(), broken.end(), "packed-weights-offered") == 1);
+}
