@@ -41,7 +41,7 @@ Errors errors_of(const std::string& group) {
 TEST_CASE("simulated steps of measured pipelines are as near as the estimate has to be") {
   // Limits are those of docs/accuracy-targets.tsv.
   struct Goal {
-    const char* group;
+    std::string group;
     std::size_t runs;
     double limit;
     double (*figure)(const ErrorStats& stats);
