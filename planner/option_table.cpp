@@ -317,7 +317,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "objective",
        .argument = "WHAT",
        .group = OptionGroup::search,
-       .commands = "plan report",
+       .commands = "plan",
        .meaning = "what to put first",
        .fallback = "step-time",
        .completes = Completes::choices,
@@ -334,7 +334,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "top",
        .argument = "K",
        .group = OptionGroup::search,
-       .commands = "plan report",
+       .commands = "plan",
        .meaning = "plans to show",
        .fallback = "10",
        .set =
@@ -353,7 +353,7 @@ std::vector<OptionRow> make_rows() {
        .set = [](Options& o, const Text& text) { return read_count(text, 1, 1024, o.jobs); }},
       {.name = "timing",
        .group = OptionGroup::search,
-       .commands = "plan report",
+       .commands = "plan",
        .meaning = "report how long loading and searching took",
        .set = raise<&Options::timing>},
 
