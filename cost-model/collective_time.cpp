@@ -107,6 +107,8 @@ bool read_measured(const Job& job, Collective collective, GroupPlacement group, 
   const auto& tiers = job.cluster.tiers;
   target.above = group.tier > 0 ? tiers[group.tier - 1].span : 0;
   target.up_to = group.tier + 1 < tiers.size() ? tiers[group.tier].span : INT64_MAX;
+  target.base = job.links[group.tier].base;
+  target.step = job.links[group.tier].step;
   // A job runs equal groups side by side until its nodes are full.
   const int at_once = std::max(1, job.cluster.gpus_per_node / target.placement.gpus_per_node);
   target.concurrent_groups = at_once;

@@ -40,12 +40,14 @@ class LatencySums {
     x_ += x;
     y_ += y;
   }
+  /// Whether points of different numbers of steps were added.
+  [[nodiscard]] bool several() const { return xx_ * yy_ - xy_ * xy_ > 1e-12 * xx_ * yy_; }
   /// The free minimum if both coefficients are allowed, else the better edge; in proportion to the steps when all
   /// points have the same number.
   [[nodiscard]] LatencyLaw solve() const {
     const double determinant = xx_ * yy_ - xy_ * xy_;
     const double only_steps = yy_ > 0 ? y_ / yy_ : 0;
-    if (!(determinant > 1e-12 * xx_ * yy_)) {
+    if (!several()) {
       return {Seconds(0), Seconds(only_steps)};
     }
     const double base = (x_ * yy_ - y_ * xy_) / determinant;
@@ -79,11 +81,11 @@ double ranks_apart(const CollectiveCurve& curve, const Placement& placement) {
   return std::abs(std::log(static_cast<double>(placement.ranks()) / curve.placement.ranks()));
 }
 
-double latency_ratio(const LatencySums& sums, Collective collective, const Placement& from, const Placement& to,
-                     StepLaw law) {
-  const LatencyLaw fitted = sums.solve();
-  const Seconds at_from = fitted.latency(latency_steps(collective, from, law));
-  return at_from.raw() > 0 ? fitted.latency(latency_steps(collective, to, law)) / at_from : 1;
+double latency_ratio(const LatencySums& sums, const RankTarget& target, const Placement& from, StepLaw law) {
+  const bool assumed = !sums.several() && (target.base + target.step).raw() > 0;
+  const LatencyLaw latency = assumed ? LatencyLaw{target.base, target.step} : sums.solve();
+  const Seconds at_from = latency.latency(latency_steps(target.collective, from, law));
+  return at_from.raw() > 0 ? latency.latency(latency_steps(target.collective, target.placement, law)) / at_from : 1;
 }
 
 }  // namespace
@@ -163,8 +165,8 @@ RankLaw rank_law(const std::vector<CollectiveCurve>& curves, const RankTarget& t
   const Placement& from = law.nearest->placement;
   const CollectiveRow& row = row_of(target.collective);
   law.exact = false;
-  law.latency_low = latency_ratio(tree, target.collective, from, target.placement, StepLaw::tree);
-  law.latency_high = latency_ratio(ring, target.collective, from, target.placement, StepLaw::ring);
+  law.latency_low = latency_ratio(tree, target, from, StepLaw::tree);
+  law.latency_high = latency_ratio(ring, target, from, StepLaw::ring);
   law.transfer = row.wire_factor(target.placement.ranks()) / row.wire_factor(from.ranks());
   law.rank_ratio = static_cast<double>(target.placement.ranks()) / from.ranks();
   return law;

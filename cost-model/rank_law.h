@@ -27,12 +27,15 @@ struct LatencyPoint {
 LatencyLaw fit_latency_law(const std::vector<LatencyPoint>& points);
 
 /// Which measured groups may speak for a group: those of as many groups at once, whose ranks span more than `above` and
-/// at most `up_to` ranks of the cluster, that is, which cross the same link.
+/// at most `up_to` ranks of the cluster, that is, which cross the same link. `base` and `step` are the assumed latency
+/// of that link and of one step over it: where groups of one size alone were measured, latency keeps their proportion
+/// (both 0: it grows with the steps).
 struct RankTarget {
   Collective collective = Collective::all_reduce;
   Placement placement;
   int concurrent_groups = 1;
   std::int64_t above = 0, up_to = INT64_MAX;
+  Seconds base, step;
 };
 
 /// A measured curve, read as it is or carried over to a group of another size: its latency times the ratio of steps,

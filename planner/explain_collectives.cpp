@@ -65,22 +65,21 @@ constexpr std::array<TermRow, 5> kTerms{{{"tp_comm", tensor_groups},
                                          {"pp_comm", pipeline_groups},
                                          {"dp_comm", data_parallel_groups}}};
 
-std::string source_of(const Job& job, const RankLaw& law) {
+/// Short, for a column: "measured, 1 KiB to 1 GiB", "extrapolated 8 to 16 ranks, to 1 GiB".
+std::string source_of(const RankLaw& law, int ranks) {
   const CollectiveCurve& curve = *law.nearest;
-  std::string text = "measured";
+  const std::string largest = curve.points.empty() ? "" : format(curve.points.back().size);
   if (!law.exact) {
-    text = "extrapolated from " + std::to_string(curve.placement.ranks()) + " ranks";
-    if (std::max(law.rank_ratio, 1 / law.rank_ratio) > kGuessBeyond) {
-      text += ", a guess so far away";
-    }
+    const std::string text =
+        "extrapolated " + std::to_string(curve.placement.ranks()) + " to " + std::to_string(ranks) + " ranks";
+    const bool far = std::max(law.rank_ratio, 1 / law.rank_ratio) > kGuessBeyond;
+    return far ? text + " (guess)" : largest.empty() ? text : text + ", to " + largest;
   }
+  std::string text = "measured";
   if (curve.concurrent_groups > 1) {
-    text += ", " + std::to_string(curve.concurrent_groups) + " groups at once";
+    text += " " + std::to_string(curve.concurrent_groups) + " at once";
   }
-  if (!curve.points.empty()) {
-    text += ", " + format(curve.points.front().size) + " to " + format(curve.points.back().size);
-  }
-  return text + ", " + job.calibration.name;
+  return largest.empty() ? text : text + ", " + format(curve.points.front().size) + " to " + largest;
 }
 
 }  // namespace
@@ -105,12 +104,12 @@ std::vector<ConstantUse> measured_collectives(const Job& job, const Layout& layo
     if (law.silent || law.measured.nearest == nullptr) {
       continue;
     }
-    std::string name = std::string(row_of(use.collective).name) + " of " + format(kShownSize) + ", " +
-                       std::to_string(use.group.ranks) + " ranks";
+    std::string name =
+        std::string(row_of(use.collective).name) + " " + format(kShownSize) + " x " + std::to_string(use.group.ranks);
     if (use.group.stride > 1) {
-      name += " " + std::to_string(use.group.stride) + " apart";
+      name += "/" + std::to_string(use.group.stride);
     }
-    uses.push_back({name + ", s", law.time(kShownSize).raw(), source_of(job, law.measured)});
+    uses.push_back({name + ", s", law.time(kShownSize).raw(), source_of(law.measured, use.group.ranks)});
   }
   return uses;
 }

@@ -12,8 +12,8 @@ namespace tpplan {
 std::string speed_of(const Job& job, Collective collective, const GroupPlacement& group);
 
 /// The collectives behind a communication term ("tp_comm", "dp_comm", ...) of a layout that are read from measured
-/// curves: seconds of 64 MiB, and as source whether the group itself was measured or a smaller or larger one, at which
-/// sizes, and in which calibration. None without measured curves.
+/// curves: seconds of 64 MiB over so many ranks ("x 8", or "x 8/4": four apart), and as source whether the group itself
+/// was measured or which number of ranks it is extrapolated from, and at which sizes. None without measured curves.
 std::vector<ConstantUse> measured_collectives(const Job& job, const Layout& layout, std::string_view term);
 
 }  // namespace tpplan

@@ -162,9 +162,12 @@ TEST_CASE("a group is priced by its own curve then by that of the nearest then b
   CHECK(larger.source == Source::extrapolated);
   CHECK(larger.measured.rank_ratio == 4);
   CHECK(larger.time(1_GiB) > own.time(1_GiB));
-  // Latency grows by the steps: 2 x 127 / 2 x 31 around the ring, 7 + 4 after 7 + 2 up the tree, and their mean.
-  const double ring = 127.0 / 31;
-  const double tree = 11.0 / 9;
+  // Latency grows as the link's constants say: 2 x 127 steps after 2 x 31 around the ring, 2 x (7 + 4) after 2 x (7 +
+  // 2) in the tree, and their mean.
+  const double base = job.links[1].base.raw();
+  const double step = job.links[1].step.raw();
+  const double ring = (base + 254 * step) / (base + 62 * step);
+  const double tree = (base + 22 * step) / (base + 18 * step);
   CHECK(larger.time(1_KiB).raw() == doctest::Approx(10e-6 * std::sqrt(ring * tree) + latency).epsilon(0.01));
   CHECK(law_of(16, 1).source == Source::assumed);  // two nodes
   CHECK(law_of(16, 8).source == Source::assumed);  // one GPU of each node

@@ -80,6 +80,11 @@ TEST_CASE("one measured group gives latency in proportion to the steps") {
   // Ring: 2 x 63 steps after 2 x 31. Tree: 2 x (7 + 3) after 2 x (7 + 2).
   CHECK(law.latency_high == doctest::Approx(126.0 / 62));
   CHECK(law.latency_low == doctest::Approx(20.0 / 18));
+  // With a base of 10 us and a step of 1 us assumed: 10 + 126 after 10 + 62.
+  RankTarget target{Collective::all_reduce, {8, 8, 1}};
+  target.base = 10_us;
+  target.step = 1_us;
+  CHECK(rank_law(curves, target).latency_high == doctest::Approx(136.0 / 72));
   // 2 x 63/64 of the payload crosses the wire instead of 2 x 31/32.
   CHECK(law.transfer == doctest::Approx((63.0 / 64) / (31.0 / 32)));
 }

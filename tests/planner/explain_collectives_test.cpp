@@ -31,8 +31,8 @@ TEST_CASE("a term names the measured group that it rests on") {
   const Job job = calibrated_job();
   const auto uses = measured_collectives(job, layout_of(job, "tp=8 sequence-parallel=off"), "tp_comm");
   REQUIRE(uses.size() == 1);
-  CHECK(uses[0].name == "all_reduce of 64 MiB, 8 ranks, s");
-  CHECK(uses[0].source == "measured, 1 KiB to 1 GiB, lab");
+  CHECK(uses[0].name == "all_reduce 64 MiB x 8, s");
+  CHECK(uses[0].source == "measured, 1 KiB to 1 GiB");
   // 2 x 7/8 of 64 MiB at 200 GB/s and 10 us; between the points the line is met within log-log interpolation.
   CHECK(uses[0].value > 0);
 }
@@ -41,7 +41,7 @@ TEST_CASE("a term says how far it is extrapolated") {
   const Job job = calibrated_job();
   const auto uses = measured_collectives(job, layout_of(job, "tp=4 sequence-parallel=off"), "tp_comm");
   REQUIRE(uses.size() == 1);
-  CHECK(uses[0].source == "extrapolated from 8 ranks, 1 KiB to 1 GiB, lab");
+  CHECK(uses[0].source == "extrapolated 8 to 4 ranks, to 1 GiB");
   CHECK(speed_of(job, Collective::all_reduce, place_group(job.cluster, 4, 1)).rfind("extrapolated", 0) == 0);
 }
 
