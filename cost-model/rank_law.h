@@ -35,7 +35,7 @@ struct RankTarget {
   Placement placement;
   int concurrent_groups = 1;
   std::int64_t above = 0, up_to = INT64_MAX;
-  Seconds base, step;
+  Seconds base = {}, step = {};
 };
 
 /// A measured curve, read as it is or carried over to a group of another size: its latency times the ratio of steps,

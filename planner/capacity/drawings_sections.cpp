@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "cost-model/simulate.h"
 #include "planner/capacity/sections.h"
@@ -88,14 +89,24 @@ ReportSection timeline_section(const Subject& subject) {
                            {"start_s", "start s", FigureStyle::number, 8},
                            {"end_s", "end s", FigureStyle::number, 8}};
   const SimulatedStep step = simulate(subject.plan.job, subject.plan.plan.layout);
-  for (const SimulatedOperation& operation : step.operations) {
-    if (operation.kind != SimulatedKind::pass) {
-      continue;
+  std::vector<SimulatedOperation> passes;
+  std::copy_if(step.operations.begin(), step.operations.end(), std::back_inserter(passes),
+               [](const SimulatedOperation& operation) { return operation.kind == SimulatedKind::pass; });
+  if (passes.size() > kMostBars) {
+    // The first ones of all stages, each stage's still in a row.
+    std::vector<double> starts;
+    for (const SimulatedOperation& pass : passes) {
+      starts.push_back(pass.start);
     }
-    if (section.table.rows.size() == kMostBars) {
-      section.notes.push_back("the first " + with_separators(kMostBars) + " passes; tpplan simulate --trace has all");
-      break;
-    }
+    std::nth_element(starts.begin(), starts.begin() + kMostBars, starts.end());
+    const double until = starts[kMostBars];
+    passes.erase(std::remove_if(passes.begin(), passes.end(),
+                                [until](const SimulatedOperation& pass) { return pass.start >= until; }),
+                 passes.end());
+    section.notes.push_back("the first " + with_separators(static_cast<std::int64_t>(passes.size())) +
+                            " passes; tpplan simulate --trace has all");
+  }
+  for (const SimulatedOperation& operation : passes) {
     section.table.rows.push_back({"stage " + std::to_string(operation.rank), pass_name(operation),
                                   Figure{static_cast<double>(operation.pass.chunk)}, Figure{operation.start},
                                   Figure{operation.end}});

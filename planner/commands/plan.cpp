@@ -67,7 +67,7 @@ int run_plan(const PlannerOptions& options, std::ostream& out, std::ostream& err
 
   PlanReport report{.job = job, .result = result, .objective = options.objective, .assumed = std::move(assumed)};
   report.inputs_text = options_text(options, "explain");
-  report.command_text = "plan " + options_text(options, "plan", {"output", "format", "color", "timing"});
+  report.command_text = "plan " + options_text(options, "plan", {"output", "format", "color", "timing", "jobs"});
   report.timing = options.timing;
   report.load_seconds = load_seconds;
   if (!result.plans.empty()) {

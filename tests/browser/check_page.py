@@ -139,7 +139,7 @@ PROBLEMS_OF_CHARTS = r"""(() => {
     if ((chart.querySelector('desc')?.textContent || '').length < 20) problems.push(name + ': no description');
     if (chart.getAttribute('role') !== 'img') problems.push(name + ': no role');
     if (box.width < 200 || box.height < 60) problems.push(name + ': drawn ' + box.width + ' x ' + box.height);
-    if (chart.querySelectorAll('path.mark, rect.fill').length === 0) problems.push(name + ': nothing drawn');
+    if (chart.querySelectorAll('path.mark, rect.fill, rect.lane').length === 0) problems.push(name + ': nothing drawn');
     for (const text of chart.querySelectorAll('text')) {
       const inner = text.getBoundingClientRect();
       if (inner.left < box.left - 1 || inner.right > box.right + 1 || inner.top < box.top - 1 ||

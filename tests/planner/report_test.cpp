@@ -408,7 +408,12 @@ TEST_CASE("the HTML page asks for nothing outside itself") {
   const Example example;
   const std::string text = written(example.report, "html");
   CHECK(contains(text, "</html>"));
-  CHECK_FALSE(contains(text, "http"));
+  for (std::size_t at = text.find("http"); at != std::string::npos; at = text.find("http", at + 1)) {
+    // The name of SVG's vocabulary is no address that a browser follows.
+    const bool name =
+        text.compare(at, 26, "http://www.w3.org/2000/svg") == 0 || text.compare(at, 11, "http-equiv=") == 0;
+    CHECK_MESSAGE(name, text.substr(at, 60));
+  }
   CHECK_FALSE(contains(text, "src="));
 }
 
