@@ -55,7 +55,8 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
                         (layout.dp > 1 ? profile.bucket_bytes * params : 0));
     m.optimizer = Bytes(state * sharded_params);
   }
-  if (layout.offload == Offload::optimizer && !costs.frozen) {
+  const bool paged = profile.paged_states > 1.5 && layout.zero == 0;
+  if ((layout.offload == Offload::optimizer || paged) && !costs.frozen) {
     m.host_bytes = m.optimizer + m.weights * (fsdp ? 1.0 : 0.0);
     m.optimizer = Bytes(0);
     m.weights = m.weights * (fsdp ? 0.0 : 1.0);
