@@ -75,7 +75,8 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
               (layout.dp > 1 ? profile.bucket_bytes * params : 0));
     m.optimizer = Bytes(state * sharded_params + adam_extra * adam_only);
   }
-  if (layout.offload == Offload::optimizer && !costs.frozen) {
+  const bool paged = profile.paged_states > 1.5 && layout.zero == 0;
+  if ((layout.offload == Offload::optimizer || paged) && !costs.frozen) {
     const OffloadedStates states = offloaded_states(job, layout, sharded_params);
     m.host_bytes = states.host - states.in_storage + m.weights * (fsdp ? 1.0 : 0.0);
     m.host_capacity = states.capacity;

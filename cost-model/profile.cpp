@@ -113,7 +113,8 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"unquantised_bytes", &P::unquantised_bytes, "per weight of embedding, head and norms beside 4-bit ones", true},
       {"dequantised_copies", &P::dequantised_copies, "16-bit copies of the largest 4-bit matrix at once", true},
       {"flat_gradients", &P::flat_gradients, "1: FSDP gives frozen weights gradients too", true},
-      {"paged_states", &P::paged_states, "1: with 4-bit weights the states are paged to the host", true},
+      {"paged_states", &P::paged_states,
+       "1: with 4-bit weights the states are paged to the host, 2: on one device always", true},
   };
   return rows;
 }

@@ -211,7 +211,7 @@ struct FrameworkProfile {
   double unquantised_bytes = 2;       ///< per weight of embedding, head and norms beside 4-bit weights
   double dequantised_copies = 1;      ///< 16-bit copies of the largest 4-bit matrix alive at once
   double flat_gradients = 0;          ///< 1: FSDP gives frozen weights gradients, for they share a flat parameter
-  double paged_states = 0;            ///< 1: with 4-bit weights the optimizer states are paged to host memory
+  double paged_states = 0;  ///< 1: optimizer states are paged to the host with 4-bit weights, 2: on one device always
 
   std::string inventory;          ///< name of the elementwise inventory (inventories.json)
   std::string activation_list;    ///< name of the list of kept tensors
