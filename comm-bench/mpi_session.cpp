@@ -16,6 +16,8 @@ namespace tpplan::bench {
 
 namespace {
 
+constexpr int kTextTag = 17;  ///< of send() and receive()
+
 std::string error_text(int code) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
@@ -167,6 +169,26 @@ std::vector<double> Communicator::maximum(std::vector<double> values) const {
 
 std::vector<double> Communicator::sum(std::vector<double> values) const {
   return reduce(*handle_, std::move(values), MPI_SUM);
+}
+
+void Communicator::send(const std::string& text, int to) const {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Isend(text.data(), static_cast<int>(text.size()), MPI_CHAR, to, kTextTag, handle_->comm, &request),
+            "MPI_Isend", *handle_);
+  wait(request, "MPI_Isend", *handle_, Patience::relaxed);
+}
+
+std::optional<Communicator::Message> Communicator::receive() const {
+  int waiting = 0;
+  MPI_Status status;
+  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, kTextTag, handle_->comm, &waiting, &status), "MPI_Iprobe", *handle_);
+  if (waiting == 0) return std::nullopt;
+  int length = 0;
+  check_mpi(MPI_Get_count(&status, MPI_CHAR, &length), "MPI_Get_count", *handle_);
+  Message message{status.MPI_SOURCE, std::string(static_cast<std::size_t>(length), '\0')};
+  check_mpi(MPI_Recv(message.text.data(), length, MPI_CHAR, message.from, kTextTag, handle_->comm, MPI_STATUS_IGNORE),
+            "MPI_Recv", *handle_);
+  return message;
 }
 
 // MPI creates communicators only in a blocking call: the barrier before it finds a rank that does not come.

@@ -10,9 +10,9 @@
 
 namespace tpplan::bench {
 
-/// A set of ranks that talk to each other; owns its MPI communicator. Every call is collective over the ranks and waits
-/// without blocking inside MPI: while it waits it calls the function set by `while_waiting`, so that a rank which never
-/// comes can be noticed. Throws CommError with the MPI call and MPI's own text.
+/// A set of ranks that talk to each other; owns its MPI communicator. Calls are collective over the ranks (but for send
+/// and receive) and wait without blocking inside MPI: while it waits it calls the function set by `while_waiting`, so
+/// that a rank which never comes can be noticed. Throws CommError with the MPI call and MPI's own text.
 class Communicator {
  public:
   struct Handle;
@@ -31,6 +31,15 @@ class Communicator {
   /// Element by element over the ranks; every rank passes the same number of values and gets the result.
   [[nodiscard]] std::vector<double> maximum(std::vector<double> values) const;
   [[nodiscard]] std::vector<double> sum(std::vector<double> values) const;
+  /// A text to one rank, not collective: the other calls receive() until it is there. Texts between two ranks arrive in
+  /// the order they were sent.
+  void send(const std::string& text, int to) const;
+  struct Message {
+    int from = 0;
+    std::string text;
+  };
+  /// A text that send() has brought to this rank; nothing when none is there now.
+  [[nodiscard]] std::optional<Message> receive() const;
   /// Ranks of equal colour, ordered by key. A negative colour takes part and gets nothing.
   [[nodiscard]] std::optional<Communicator> split(int colour, int key) const;
   /// The ranks that share memory with this one, that is those of one host.

@@ -4,6 +4,7 @@
 #include "cost-model/spec_reader.h"
 #include "planner/commands/command.h"
 #include "planner/commands/help.h"
+#include "planner/launcher.h"
 
 namespace {
 
@@ -21,11 +22,15 @@ int main(int count, char** words) {
   constexpr int kBadInput = 2;
   constexpr int kEnvironmentFailure = 3;
   std::ios::sync_with_stdio(false);
+  // Of processes that mpirun starts with one command line, one speaks for all.
+  const bool speaks = tpplan::launched().value_or(tpplan::Launched{}).rank == 0;
   int code = 0;
   try {
     code = run(count, words);
   } catch (const tpplan::UsageError& error) {
-    std::cerr << error.what() << "\n";
+    if (speaks) {
+      std::cerr << error.what() << "\n";
+    }
     code = kBadInput;
   } catch (const tpplan::SpecError& error) {
     std::cerr << tpplan::error_text(error) << "\n";

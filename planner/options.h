@@ -84,6 +84,7 @@ struct PlannerOptions {
   std::optional<TimeRange> window;  ///< simulate: the part that is drawn
 
   CapacityOptions capacity;  ///< report
+  bool resume = false;  ///< sweep
 };
 
 /// Reads the arguments after the program's name. Throws UsageError with every problem at once.

@@ -54,30 +54,9 @@ void write_training(JsonWriter& json, const Job& job) {
 }
 
 void write_plan(JsonWriter& json, const Job& job, const Plan& plan, std::size_t rank) {
-  const StepEstimate& step = plan.estimate.step;
-  const double seconds = step.total().raw();
-  const double tokens = tokens_per_second(job, step);
   json.begin_object();
   json.field("rank", static_cast<std::int64_t>(rank));
-  json.key("layout");
-  write_layout(json, job, plan);
-  json.field("step_time_s", seconds);
-  json.field("step_time_low_s", interval80(seconds, step.step_error).low);
-  json.field("step_time_high_s", interval80(seconds, step.step_error).high);
-  json.key("simulated_step_time_s");
-  if (plan.simulated_s > 0) {
-    json.value(plan.simulated_s);
-  } else {
-    json.null();
-  }
-  json.field("tokens_per_s", tokens).field("tokens_per_s_per_gpu", tokens / job.cluster.gpus());
-  json.field("mfu", mfu(job, plan.layout, step));
-  json.key("breakdown_s");
-  write_breakdown(json, step);
-  json.key("memory_bytes");
-  write_memory(json, plan.estimate.memory);
-  json.field("fits", name_of(plan.fits));
-  json.field("bound_by", bound_by(step));
+  write_plan_members(json, job, plan);
   json.field("tied_with_previous", plan.tied_with_previous);
   json.end_object();
 }
@@ -106,6 +85,31 @@ void write_miss(JsonWriter& json, const PlanReport& report) {
 }
 
 }  // namespace
+
+void write_plan_members(JsonWriter& json, const Job& job, const Plan& plan) {
+  const StepEstimate& step = plan.estimate.step;
+  const double seconds = step.total().raw();
+  const double tokens = tokens_per_second(job, step);
+  json.key("layout");
+  write_layout(json, job, plan);
+  json.field("step_time_s", seconds);
+  json.field("step_time_low_s", interval80(seconds, step.step_error).low);
+  json.field("step_time_high_s", interval80(seconds, step.step_error).high);
+  json.key("simulated_step_time_s");
+  if (plan.simulated_s > 0) {
+    json.value(plan.simulated_s);
+  } else {
+    json.null();
+  }
+  json.field("tokens_per_s", tokens).field("tokens_per_s_per_gpu", tokens / job.cluster.gpus());
+  json.field("mfu", mfu(job, plan.layout, step));
+  json.key("breakdown_s");
+  write_breakdown(json, step);
+  json.key("memory_bytes");
+  write_memory(json, plan.estimate.memory);
+  json.field("fits", name_of(plan.fits));
+  json.field("bound_by", bound_by(step));
+}
 
 void write_layout(JsonWriter& json, const Job& job, const Plan& plan) {
   const Layout& layout = plan.layout;
