@@ -82,9 +82,9 @@ struct PlannerOptions {
   std::string schedule_file;        ///< simulate: order of passes, instead of a name of --schedule
   std::string replay;               ///< simulate: profiler trace to compare with
   std::optional<TimeRange> window;  ///< simulate: the part that is drawn
+  bool resume = false;              ///< sweep
 
   CapacityOptions capacity;  ///< report
-  bool resume = false;  ///< sweep
 };
 
 /// Reads the arguments after the program's name. Throws UsageError with every problem at once.

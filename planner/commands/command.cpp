@@ -80,8 +80,8 @@ const std::vector<Command>& commands() {
       {.name = "report",
        .summary = "time, money, energy and failures of a whole training run",
        .run = run_report,
-       .formats = "table json md",
-       .examples = "tpplan report --model 70b --cluster 64x8xH100 --tokens 1T -o plan.md\n"
+       .formats = "table json md html",
+       .examples = "tpplan report --model 70b --cluster 64x8xH100 --tokens 1T -o plan.html\n"
                    "tpplan report --model 70b --cluster aws-p5.48xlarge,gcp-a3-mega --tokens 1T --deadline 30d\n",
        .details =
            "Plans every model on every cluster (comma-separated) and answers what a training run takes: days, "

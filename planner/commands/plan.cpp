@@ -11,6 +11,7 @@
 #include "planner/report/format.h"
 #include "planner/report/output.h"
 #include "planner/report/pareto_report.h"
+#include "planner/report/progress.h"
 
 namespace tpplan {
 namespace {
@@ -18,32 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-/// One line on a terminal's standard error once a search takes more than a second, wiped at the end.
-class ProgressLine {
- public:
-  explicit ProgressLine(std::ostream& err) : err_(err), shown_on_(isatty(STDERR_FILENO) == 1) {}
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-  ~ProgressLine() {
-    if (last_ >= 0) {
-      err_ << "\r\033[K" << std::flush;
-    }
-  }
-  void update(double share) {
-    const int percent = static_cast<int>(share * 100);
-    if (shown_on_ && percent != last_ && seconds_since(start_) > 1) {
-      last_ = percent;
-      err_ << "\rsearching: " << percent << " %" << std::flush;
-    }
-  }
-
- private:
-  std::ostream& err_;
-  bool shown_on_;
-  Clock::time_point start_ = Clock::now();
-  int last_ = -1;
-};
 
 /// A batch that is no multiple of the GPUs shuts out many sizes of data parallelism; nothing when it does not matter.
 std::optional<std::string> batch_warning(const Job& job, const SearchStats& stats) {
@@ -75,7 +50,8 @@ int run_plan(const PlannerOptions& options, std::ostream& out, std::ostream& err
     ParetoFront front;
     {
       ProgressLine progress(err);
-      front = pareto_front(job, space, options.jobs, [&progress](double share) { progress.update(share); });
+      front = pareto_front(job, space, options.jobs,
+                           [&progress](double share) { progress.update_share("searching", share); });
     }
     const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
     write_result(options, pareto_report(job, front, assumed, chosen_format(options), terminal), out);
@@ -85,12 +61,13 @@ int run_plan(const PlannerOptions& options, std::ostream& out, std::ostream& err
   {
     ProgressLine progress(err);
     result = search(job, space, options.objective, options.top, options.jobs,
-                    [&progress](double share) { progress.update(share); });
+                    [&progress](double share) { progress.update_share("searching", share); });
     simulate_plans(job, result);
   }
 
   PlanReport report{.job = job, .result = result, .objective = options.objective, .assumed = std::move(assumed)};
   report.inputs_text = options_text(options, "explain");
+  report.command_text = "plan " + options_text(options, "plan", {"output", "format", "color", "timing"});
   report.timing = options.timing;
   report.load_seconds = load_seconds;
   if (!result.plans.empty()) {

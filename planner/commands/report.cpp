@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <ostream>
@@ -11,36 +10,10 @@
 #include "planner/capacity/build_report.h"
 #include "planner/report/capacity_output.h"
 #include "planner/report/output.h"
+#include "planner/report/progress.h"
 
 namespace tpplan {
 namespace {
-
-/// What is being worked on, on one line of a terminal's standard error once the report takes more than a second.
-class ProgressLine {
- public:
-  explicit ProgressLine(std::ostream& err) : err_(err), shown_on_(isatty(STDERR_FILENO) == 1) {}
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-  ~ProgressLine() {
-    if (shown_) {
-      err_ << "\r\033[K" << std::flush;
-    }
-  }
-  void update(std::string_view what) {
-    ++searches_;
-    if (shown_on_ && std::chrono::steady_clock::now() - start_ > std::chrono::seconds(1)) {
-      shown_ = true;
-      err_ << "\r\033[K" << what << ": search " << searches_ << std::flush;
-    }
-  }
-
- private:
-  std::ostream& err_;
-  bool shown_on_;
-  bool shown_ = false;
-  int searches_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 /// --date, else the day of SOURCE_DATE_EPOCH (seconds since 1970, UTC), else nothing.
 std::string report_date(const PlannerOptions& options) {
@@ -67,12 +40,14 @@ struct Writer {
   OutputFormat format;
   std::string (*write)(const CapacityReport& report, const Terminal& terminal, std::string& notes);
 };
-constexpr std::array<Writer, 3> kWriters{{
+constexpr std::array<Writer, 4> kWriters{{
     {OutputFormat::table, capacity_table},
     {OutputFormat::json,
      [](const CapacityReport& report, const Terminal&, std::string&) { return capacity_json(report); }},
     {OutputFormat::markdown,
      [](const CapacityReport& report, const Terminal&, std::string&) { return capacity_markdown(report); }},
+    {OutputFormat::html,
+     [](const CapacityReport& report, const Terminal&, std::string&) { return capacity_html(report); }},
 }};
 
 }  // namespace
@@ -85,8 +60,11 @@ int run_report(const PlannerOptions& options, std::ostream& out, std::ostream& e
   CapacityReport report;
   {
     ProgressLine progress(err);
+    int searches = 0;
     report = build_report(
-        planned, date, [&progress](std::string_view what) { progress.update(what); }, file_warnings);
+        planned, date,
+        [&](std::string_view what) { progress.update(std::string(what) + ": search " + std::to_string(++searches)); },
+        file_warnings);
   }
   report.version = TPPLAN_VERSION;
   err << file_warnings;

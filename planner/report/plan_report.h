@@ -19,6 +19,7 @@ struct PlanReport {
   std::vector<std::string> warnings = {};
   std::vector<std::string> remedies = {};  ///< when nothing fits: changes after which a layout does
   std::string inputs_text = {};            ///< the options that name the job again: "--model 7b --cluster 8xA100"
+  std::string command_text = {};           ///< repeats the search: "plan --model 7b --cluster 8xA100 --top 3"
   bool timing = false;
   Seconds load_seconds = {};
 };
@@ -56,6 +57,8 @@ std::vector<std::string> miss_lines(const PlanReport& report);
 /// Commands worth running next.
 std::vector<std::string> next_commands(const PlanReport& report);
 
+/// Layout, times, memory and verdict of one plan (contract of `plans[]`) as members of the open object.
+void write_plan_members(JsonWriter& json, const Job& job, const Plan& plan);
 /// The members of one layout (contract of `plans[].layout`) as a JSON object.
 void write_layout(JsonWriter& json, const Job& job, const Plan& plan);
 /// `breakdown_s` and `memory_bytes` as JSON objects.
