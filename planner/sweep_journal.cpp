@@ -60,6 +60,13 @@ void check_identity(const std::string& path, const SweepIdentity& written, const
   }
 }
 
+/// More than the identity: something that took time to compute.
+bool holds_rows(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  return std::getline(file, line) && std::getline(file, line) && !file.eof();
+}
+
 [[noreturn]] void throw_cannot_write(const std::string& path) {
   throw UsageError({"cannot write " + path + ": " + std::strerror(errno)}, "sweep");
 }
@@ -77,6 +84,10 @@ SweepJournal::~SweepJournal() {
 }
 
 SweepJournal SweepJournal::begin(const std::string& path, const SweepIdentity& identity) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored) && !holds_rows(path)) {
+    std::filesystem::remove(path, ignored);
+  }
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, kMode);
   if (file < 0 && errno == EEXIST) {
     throw UsageError({path + " holds the rows of a sweep that was not finished: --resume goes on with it; remove it to "

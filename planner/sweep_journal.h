@@ -18,7 +18,7 @@ struct SweepIdentity {
 /// before the next cell is counted as done.
 class SweepJournal {
  public:
-  /// Begins an empty journal; throws UsageError when the file exists or cannot be written.
+  /// Begins an empty journal; throws UsageError when the file exists and holds rows, or cannot be written.
   static SweepJournal begin(const std::string& path, const SweepIdentity& identity);
   /// Goes on with the journal at `path`: gives back its rows by cell, after cutting off a line that was not finished.
   /// Begins a new one when there is none. Throws UsageError for a journal of another sweep, SpecError for one that is

@@ -83,12 +83,27 @@ class Rank {
     return std::stoi(world_.broadcast(std::to_string(code), 0));
   }
 
+  /// Says why, with the rank and host where it happened, and ends every rank.
+  [[noreturn]] void end_job(const std::exception& error) const {
+    const bool told_elsewhere = dynamic_cast<const bench::Interrupted*>(&error) != nullptr;
+    if (!told_elsewhere || world_.rank() == 0) {
+      const bool of_a_rank = dynamic_cast<const bench::CommError*>(&error) != nullptr;
+      const std::string where = of_a_rank ? "" : "rank " + std::to_string(world_.rank()) + " (" + world_.host() + "): ";
+      std::cerr << "tpplan: error: " << where << error.what() << how_to_go_on() << std::endl;
+    }
+    if (!told_elsewhere) {
+      watchdog_.say_goodbye();
+      bench::MpiSession::abort(kEnvironmentFailure);
+    }
+    std::_Exit(kEnvironmentFailure);
+  }
+
+ private:
   /// Why the sweep ends here, as far as rank 0 can help.
   [[nodiscard]] std::string how_to_go_on() const {
     return run_ != nullptr && !run_->how_to_go_on().empty() ? "\ntpplan: " + run_->how_to_go_on() : "";
   }
 
- private:
   /// Every rank reads the grid for itself; false after rank 0 has told what is wrong with it.
   bool prepare() {
     std::string problem;
@@ -204,23 +219,6 @@ class Rank {
     }
   }
 
- public:
-  /// Says why, with the rank and host where it happened, and ends every rank.
-  [[noreturn]] void end_job(const std::exception& error) const {
-    const bool told_elsewhere = dynamic_cast<const bench::Interrupted*>(&error) != nullptr;
-    if (!told_elsewhere || world_.rank() == 0) {
-      const bool of_a_rank = dynamic_cast<const bench::CommError*>(&error) != nullptr;
-      const std::string where = of_a_rank ? "" : "rank " + std::to_string(world_.rank()) + " (" + world_.host() + "): ";
-      std::cerr << "tpplan: error: " << where << error.what() << how_to_go_on() << std::endl;
-    }
-    if (!told_elsewhere) {
-      watchdog_.say_goodbye();
-      bench::MpiSession::abort(kEnvironmentFailure);
-    }
-    std::_Exit(kEnvironmentFailure);
-  }
-
- private:
   const PlannerOptions& options_;
   Communicator& world_;
   bench::Watchdog& watchdog_;

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-TIMEOUT_S = 60
+TIMEOUT_S = 240
 
 
 class Browser:

@@ -201,6 +201,14 @@ TEST_CASE("a journal of another sweep is refused and left alone") {
   CHECK(content(file.path()) == before);
 }
 
+TEST_CASE("a journal without rows is begun anew") {
+  const ScratchFile file("tpplan-sweep-empty.journal");
+  SweepJournal::begin(file.path(), {"tpplan 1", "abc", 10});
+  SweepJournal::begin(file.path(), {"tpplan 2", "abd", 11}).add(row_text(0));
+  CHECK(contains(content(file.path()), "tpplan 2"));
+  CHECK_THROWS_AS(SweepJournal::begin(file.path(), {"tpplan 2", "abd", 11}), UsageError);
+}
+
 TEST_CASE("a damaged line of a journal is named") {
   const ScratchFile file("tpplan-sweep-damaged.journal");
   const SweepIdentity identity{"tpplan 1", "abc", 10};
