@@ -114,8 +114,9 @@ struct NetworkTier {
   bool peer_to_peer = true;  ///< PCIe: GPUs read each other's memory directly
 };
 
-/// `nodes` hosts of `gpus_per_node` equal GPUs, joined by tiers ordered by span. A mixed cluster is a row of such parts;
-/// seen as a whole it has the least of everything: what a layout that spreads equal work over unequal parts can count on.
+/// `nodes` hosts of `gpus_per_node` equal GPUs, joined by tiers ordered by span. A mixed cluster is a row of such
+/// parts; seen as a whole it has the least of everything: what a layout that spreads equal work over unequal parts can
+/// count on.
 struct ClusterSpec {
   std::string name;
   GpuSpec gpu;

@@ -25,9 +25,9 @@ struct DiffTerm {
   [[nodiscard]] std::optional<double> relative() const;
 };
 
-/// Terms that belong together. Results of plans have an order of their own; other terms of one unit are sorted by the size of their
-/// change, terms of several units by relative change;
-/// terms that one side lacks come first, terms that do not differ last.
+/// Terms that belong together. Results of plans have an order of their own; other terms of one unit are sorted by the
+/// size of their change, terms of several units by relative change; terms that one side lacks come first, terms that do
+/// not differ last.
 struct DiffSection {
   std::string key, title;
   std::vector<DiffTerm> terms;

@@ -7,8 +7,6 @@
 namespace tpplan {
 namespace {
 
-constexpr double kHour = 3600;
-
 std::string percent(double share) { return brief_number(100 * share) + " %"; }
 
 bool is_network(const NetworkTier& tier) { return tier.kind >= LinkKind::infiniband; }

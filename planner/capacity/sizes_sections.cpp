@@ -9,7 +9,6 @@ namespace {
 
 constexpr double kHour = 3600;
 constexpr double kGigabit = 1e9 / 8;
-constexpr double kGiB = 1073741824;
 constexpr double kNoLimit = 0.05;  ///< slower than with the fastest network by this: no limit
 constexpr int kMostNodes = 4096;
 

@@ -119,7 +119,8 @@ TEST_CASE("generated ZB-H2 and ZB-V ranks never idle between their first and las
 }
 
 TEST_CASE("groups of micro-batches change the order of interleaving and not its bubble") {
-  // Whole groups of g >= p micro-batches never stall a rank: (M + (p - 1) / v)(tf + tb), here 3; g = M runs chunk after chunk.
+  // Whole groups of g >= p micro-batches never stall a rank: (M + (p - 1) / v)(tf + tb), here 3; g = M runs chunk after
+  // chunk.
   for (const int group : {4, 8, 16}) {
     ScheduleRequest request;
     request.ranks = 4;

@@ -76,7 +76,9 @@ TEST_CASE("ZB-1p is faster than 1F1B at up to eight percent more memory") {
     }
   }
   int pairs = 0;
-  for (const auto& [key, zb] : split) {
+  for (const auto& entry : split) {
+    const Key& key = entry.first;
+    const Estimate& zb = entry.second;
     const auto other = plain.find(key);
     if (other == plain.end()) {
       continue;
