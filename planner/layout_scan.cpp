@@ -71,7 +71,13 @@ std::vector<int> open_chunks(int layers, int pp) {
   return chunks;
 }
 
-bool stages_are_given(const Job& job, int pp, int vpp) {
+/// Whether layers can be laid out on so many stages: beyond the layers only a few may be empty, and a given list has to
+/// name them all. Rules refuse the others before their shape is asked for.
+bool has_shape(const Job& job, int pp, int vpp) {
+  constexpr std::int64_t kMostEmpty = 5;  // embedding, head, and nanotron's three further blocks
+  if (std::int64_t{pp} * vpp > job.model.layers + kMostEmpty) {
+    return false;
+  }
   const auto& given = job.training.layers_per_stage;
   return given.empty() || static_cast<int>(given.size()) == pp || static_cast<int>(given.size()) == pp * vpp;
 }
@@ -206,7 +212,7 @@ LayoutSpace layout_space(const Job& job, const SearchSpace& space) {
       });
       if (same != result.shapes.end()) {
         pipeline.shape = static_cast<std::size_t>(same - result.shapes.begin());
-      } else if (stages_are_given(job, pipeline.pp, pipeline.vpp)) {
+      } else if (has_shape(job, pipeline.pp, pipeline.vpp)) {
         result.shapes.push_back(pipeline_shape(job, pipeline.pp, pipeline.vpp, pipeline.schedule));
       } else {
         result.shapes.push_back({pipeline.pp, pipeline.vpp, {}, {}, copies, down_and_up});
