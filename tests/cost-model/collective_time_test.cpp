@@ -182,12 +182,14 @@ TEST_CASE("groups that share the ports of their nodes get no more than their sha
   const double port = cluster.tiers[1].bandwidth.raw();
   REQUIRE(port < 200e9);
   const auto group = place_group(cluster, 4, 8);
-  const auto alone = collective_law(job_on(cluster, calibration), Collective::all_reduce, group);
+  const Job lonely = job_on(cluster, calibration);
+  const auto alone = collective_law(lonely, Collective::all_reduce, group);
   // 2 x 3/4 of 1 GiB through one port.
   CHECK(alone.time(1_GiB).raw() == doctest::Approx(1.5 * 1073741824 / port).epsilon(1e-3));
   // Measured with all eight groups at once there is nothing to add.
   calibration.curves.push_back(measured_curve(Collective::all_reduce, {4, 1, 8}, 40, 8));
-  const auto at_once = collective_law(job_on(cluster, calibration), Collective::all_reduce, group);
+  const Job crowded = job_on(cluster, calibration);
+  const auto at_once = collective_law(crowded, Collective::all_reduce, group);
   CHECK(at_once.measured.nearest->concurrent_groups == 8);
   CHECK(at_once.time(1_GiB).raw() == doctest::Approx(1.5 * 1073741824 / 40e9).epsilon(1e-2));
 }
