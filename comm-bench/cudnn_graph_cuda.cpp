@@ -88,7 +88,7 @@ CudnnDescriptor::~CudnnDescriptor() {
 }
 
 CudnnDescriptor::CudnnDescriptor(CudnnDescriptor&& other) noexcept
-    : library_(other.library_), handle_(std::exchange(other.handle_, nullptr)) {}
+    : library_(std::move(other.library_)), handle_(std::exchange(other.handle_, nullptr)) {}
 
 CudnnDescriptor& CudnnDescriptor::operator=(CudnnDescriptor&& other) noexcept {
   std::swap(library_, other.library_);
