@@ -208,7 +208,7 @@ void Simulator::Work::add_pieces(int r, std::size_t i, double factor, bool scatt
     if (gathers) {
       add_collective(r, (t.layer_gather + t.expert_gather).raw(), SimulatedKind::gather,
                      {rank.passes, layer >= limit ? layer_end(layer - limit) : first});
-      gates_[static_cast<std::size_t>(lead + layer)] = engine_.size(rank.background);
+      gates_[static_cast<std::size_t>(lead) + static_cast<std::size_t>(layer)] = engine_.size(rank.background);
     }
     if (scatters && layer >= limit) {
       scatter(layer - limit);

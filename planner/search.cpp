@@ -74,7 +74,8 @@ void scan_all(std::vector<LayoutScan>& scans, std::size_t keys, const std::funct
 }
 
 /// What `empty` has seen after all layer keys, by that many threads.
-LayoutScan scan_space(LayoutScan empty, std::size_t keys, int threads, const std::function<void(double)>& progress) {
+LayoutScan scan_space(const LayoutScan& empty, std::size_t keys, int threads,
+                      const std::function<void(double)>& progress) {
   const std::size_t workers = std::clamp<std::size_t>(threads > 0 ? static_cast<std::size_t>(threads) : 1, 1,
                                                       std::max<std::size_t>(1, keys / 8));
   std::vector<LayoutScan> scans(workers, empty);

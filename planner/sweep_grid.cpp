@@ -359,7 +359,7 @@ class GridLoader {
   std::string file_problems_;
 };
 
-SweepGrid SweepGrid::parse(std::string name, std::string source, std::string* warnings) {
+SweepGrid SweepGrid::parse(std::string name, const std::string& source, std::string* warnings) {
   return GridLoader(std::move(name), source, warnings).load();
 }
 

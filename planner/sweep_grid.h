@@ -41,7 +41,7 @@ class SweepGrid {
   /// Throws SpecError with every problem of the grid, and with those of the model and cluster files it names.
   /// `warnings` receives rendered warnings about files.
   static SweepGrid load(const std::string& path, std::string* warnings = nullptr);
-  static SweepGrid parse(std::string name, std::string source, std::string* warnings = nullptr);
+  static SweepGrid parse(std::string name, const std::string& source, std::string* warnings = nullptr);
 
   [[nodiscard]] std::size_t cells() const { return cells_; }
   [[nodiscard]] SweepCell cell(std::size_t index) const;

@@ -2,12 +2,12 @@
 
 namespace tpplan {
 
-SweepLedger::SweepLedger(std::size_t cells, std::vector<std::pair<std::size_t, std::string>> known,
+SweepLedger::SweepLedger(std::size_t cells, const std::vector<std::pair<std::size_t, std::string>>& known,
                          SweepJournal* journal, std::function<void(const std::string&)> in_order)
     : rows_(cells), journal_(journal), in_order_(std::move(in_order)) {
-  for (auto& [cell, row] : known) {
+  for (const auto& [cell, row] : known) {
     known_ += rows_[cell].empty() ? 1 : 0;
-    rows_[cell] = std::move(row);
+    rows_[cell] = row;
   }
   done_ = known_;
   pass_on();

@@ -20,7 +20,7 @@ class SweepLedger {
  public:
   /// `known` are rows from a journal. `journal`, when not null, gets every further row; `in_order`, when set, gets all
   /// rows in the order of the cells, each as soon as those before it are there.
-  SweepLedger(std::size_t cells, std::vector<std::pair<std::size_t, std::string>> known, SweepJournal* journal,
+  SweepLedger(std::size_t cells, const std::vector<std::pair<std::size_t, std::string>>& known, SweepJournal* journal,
               std::function<void(const std::string&)> in_order);
 
   /// The next cell to compute, nothing when all are handed out.

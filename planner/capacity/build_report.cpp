@@ -144,8 +144,8 @@ Candidate ReportBuilder::sized_candidate(const ModelSpec& model, const Hardware&
     if (!plan) {
       return std::nullopt;
     }
-    TrainingRun run = training_run(around_, *plan, tokens);
-    return SizedRun{nodes, *std::move(plan), std::move(run)};
+    const TrainingRun run = training_run(around_, *plan, tokens);
+    return SizedRun{nodes, *std::move(plan), run};
   };
   DeadlineAnswer answer = answer_deadline(price, Hours(asked_.deadline->raw() / kHour), kMostNodes);
   if (answer.sizes.empty()) {
@@ -155,7 +155,7 @@ Candidate ReportBuilder::sized_candidate(const ModelSpec& model, const Hardware&
     return a.run.wall.value < b.run.wall.value;
   });
   const std::size_t index = answer.cheapest.value_or(static_cast<std::size_t>(fastest - answer.sizes.begin()));
-  result.run = std::move(answer.sizes[index].run);
+  result.run = answer.sizes[index].run;
   // Planned once more for the runners-up.
   result.plan = planner_.best(model, answer.sizes[index].plan.job.cluster, kRunnersUp);
   result.reason.clear();

@@ -42,7 +42,7 @@ std::optional<double> read_optional(ObjectReader& object, std::string_view key, 
 
 /// A shipped cluster's or instance's name in its own spelling, or a GPU's id.
 std::string known_subject(ObjectReader& row, const GpuCatalogue& catalogue, int& gpus_per_node) {
-  const std::string text = row.text("for");
+  std::string text = row.text("for");
   if (!row.good("for")) {
     return text;
   }

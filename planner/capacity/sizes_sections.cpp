@@ -24,8 +24,8 @@ SizePricer size_pricer(const Subject& subject) {
     if (!plan) {
       return std::nullopt;
     }
-    TrainingRun run = training_run(subject.around, *plan, subject.run.tokens);
-    return SizedRun{nodes, *std::move(plan), std::move(run)};
+    const TrainingRun run = training_run(subject.around, *plan, subject.run.tokens);
+    return SizedRun{nodes, *std::move(plan), run};
   };
 }
 

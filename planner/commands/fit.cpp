@@ -156,8 +156,8 @@ std::vector<std::string> notes_of(const FitInputs& inputs) {
   const auto memory = [&](double bytes) { return gib(inference_weights(request.model, bytes, bytes)) + " GiB"; };
   return {"use: fp32 to int4 are inference with that many bytes a weight; below each GPU its usable memory",
           "need: reserved memory of the caching allocator and the context at one sequence; +-: its 80 % interval",
-          "verdict: fits with the headroom, tight without it, or no; max seq and max batch: the longest sequence at "
-          "batch 1 and the largest batch at the sequence above that fit",
+          std::string("verdict: fits with the headroom, tight without it, or no; max seq and max batch: the longest "
+                      "sequence at batch 1 and the largest batch at the sequence above that fit"),
           "weights alone: fp32 " + memory(4) + ", 16 bits " + memory(2) + "; inference adds a key/value cache of " +
               gib(key_value_cache(request.model, request.training.seq, 1)) + " GiB in 16 bits",
           "step: one micro-batch of the reference forward, backward and update"};

@@ -197,8 +197,8 @@ class Rank {
     guarded([&] {
       for (bool last = false; !last;) {
         last = workers.finished();  // before the rows are fetched: none comes later
-        for (std::string& text : cells.take_outgoing()) {
-          world_.send(std::move(text), 0);
+        for (const std::string& text : cells.take_outgoing()) {
+          world_.send(text, 0);
         }
         while (const auto message = world_.receive()) {
           cells.answer(message->text.empty() ? std::nullopt : std::optional(std::stoul(message->text)));

@@ -107,9 +107,7 @@ class EventHandler : public nlohmann::json::json_sax_t {
       category_.clear();
       phase_.clear();
     }
-    if (depth_ == event_depth_ + 1) {
-      outer_ = key_;
-    } else if (!in_events_ && depth_ == 2) {
+    if (depth_ == event_depth_ + 1 || (!in_events_ && depth_ == 2)) {
       outer_ = key_;
     }
     return true;

@@ -71,8 +71,8 @@ ReportSection ranking_section(const PlanReport& report) {
 
 /// Time or memory of every plan by its terms, as stacked bars.
 template <class Rows, class Value>
-ReportSection terms_section(const PlanReport& report, ReportSection section, ReportColumn total, const char* suffix,
-                            const Rows& rows, Value value) {
+ReportSection terms_section(const PlanReport& report, ReportSection section, const ReportColumn& total,
+                            const char* suffix, const Rows& rows, Value value) {
   section.table.columns = plan_columns();
   section.table.columns.push_back(total);
   ReportChart chart{.kind = ChartKind::stacked,
