@@ -34,6 +34,9 @@ std::size_t longest_cell(const TextTable& table, std::size_t column) {
   return longest;
 }
 
+/// Columns that paper holds in its usual letters.
+constexpr std::size_t kPaperColumns = 14;
+
 std::string csv_number(const std::optional<double>& value) { return value ? shortest(*value) : ""; }
 
 /// What a column is sorted by: the figure behind the text.
@@ -137,8 +140,8 @@ std::string html_report_table(const ReportTable& table, const std::string& capti
     return cell_class(texts.columns[column].right, longest_cell(texts, column));
   };
   std::string text = "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table: " + escaped(caption) +
-                     "\">\n<table class=\"sortable\" id=\"" + id + "\">\n<caption class=\"unseen\">" +
-                     escaped(caption) + "</caption>\n<thead><tr>";
+                     "\">\n<table class=\"sortable" + (table.columns.size() > kPaperColumns ? " wide" : "") +
+                     "\" id=\"" + id + "\">\n<caption class=\"unseen\">" + escaped(caption) + "</caption>\n<thead><tr>";
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     text += "<th scope=\"col\"" + kind(i) + ">" + escaped(table.columns[i].header) + "</th>";
   }

@@ -76,6 +76,9 @@ th,td{padding:.15rem .3rem}
 td.number,th.number{white-space:normal}
 td,tbody th{overflow-wrap:anywhere}
 td.sentence,tbody th.sentence{min-width:0}
+.wide{font-size:5pt}
+.wide td.sentence{min-width:8em}
+.wide th,.wide td{padding:.1rem .1rem;overflow-wrap:anywhere}
 .word{white-space:normal}
 a{color:inherit;text-decoration:none}
 }
