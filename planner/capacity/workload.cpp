@@ -46,8 +46,17 @@ std::optional<PricedPlan> Planner::best(const PlannerOptions& options, const Mod
   ++searches_;
   try {
     Job made = job(options, model, cluster);
-    SearchResult result = search(made, space_from(options, made), Objective::step_time, runners_up + 1, options.jobs);
+    // Money is not spent on a plan that fits only while the allocator wastes nothing, unless there is no other.
+    constexpr std::size_t kMostTight = 16;
+    SearchResult result =
+        search(made, space_from(options, made), Objective::step_time, runners_up + 1 + kMostTight, options.jobs);
     if (!result.plans.empty()) {
+      const auto fitting = std::find_if(result.plans.begin(), result.plans.end(),
+                                        [](const Plan& plan) { return plan.fits == Fits::fits; });
+      if (fitting != result.plans.end()) {
+        std::rotate(result.plans.begin(), fitting, fitting + 1);
+      }
+      result.plans.resize(std::min(result.plans.size(), runners_up + 1));
       PricedPlan priced{std::move(made), std::move(result.plans.front()), {}, std::move(result.stats)};
       priced.others.assign(std::make_move_iterator(result.plans.begin() + 1),
                            std::make_move_iterator(result.plans.end()));

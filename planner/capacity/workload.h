@@ -40,8 +40,8 @@ class Planner {
   /// `tick` is called before every search, for a line of progress.
   Planner(PlannerOptions options, std::function<void()> tick);
 
-  /// Best plan of the options' space; nothing when no layout fits or the job makes no sense (a precision the GPU
-  /// lacks). `why` receives the reason then.
+  /// Best plan of the options' space, one that fits with the headroom before any tight one; nothing when no layout fits
+  /// or the job makes no sense (a precision the GPU lacks). `why` receives the reason then.
   [[nodiscard]] std::optional<PricedPlan> best(const ModelSpec& model, const ClusterSpec& cluster,
                                                std::size_t runners_up = 0, std::string* why = nullptr) const;
   /// The same with options changed (another sequence length, another space).

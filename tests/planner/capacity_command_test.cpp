@@ -163,7 +163,7 @@ TEST_CASE("a report warns when more GPUs of a kind are slower than fewer") {
                           "--framework",    "fsdp",        "--tp",        "1",
                           "--pp",           "1",           "--cp",        "1",
                           "--zero",         "0",           "--optimizer", "adam-8bit",
-                          "--recompute",    "none",        "--seq",       "1024",
+                          "--recompute",    "none",        "--seq",       "512",
                           "--global-batch", "8",           "--tokens",    "1G",
                           "--sections",     "storage"});
   REQUIRE(!ran.json["warnings"].empty());
