@@ -9,9 +9,10 @@ namespace {
 
 constexpr double kTile = 128;              // rows and columns of the tile that occupancy counts
 constexpr Seconds kKernelOverhead = 2_us;  // start and end of one kernel on the GPU
-/// Of a NIC's line rate, what dispatchers that send a token once per node reach: DeepEP's README, 400 Gbit/s, less the
-/// share that stays on the node: 61 x 3/4 = 46 GB/s on 4 nodes (version 2), 46 x 7/8 = 40 on 8 (version 1), of 50.
-constexpr double kDeduplicatedRate = 0.85;
+/// Of a NIC's line rate, what dispatchers that send a token once per node reach. DeepEP's normal kernels on H800 at 400
+/// Gbit/s (docs/legacy.md), less the share that stays on the node: 58 x 3/4 = 43.5 GB/s on 4 nodes, 51 x 7/8 = 44.6
+/// (dispatch) and 50 x 7/8 = 43.8 (combine) on 8, of 50.
+constexpr double kDeduplicatedRate = 0.88;
 
 struct KindName {
   OperationKind kind;

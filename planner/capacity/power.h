@@ -12,8 +12,9 @@ struct PowerModel {
   /// GPUs at work over their rated power (TDP), as published energy figures count (BLOOM, arXiv:2211.02001; Llama 2 and
   /// 3).
   double gpu_share = 1;
-  /// Processors, memory, fans and NICs over the GPUs' rated power: a node of 8 H100 draws 8.4 kW in training (Latif et
-  /// al., arXiv:2412.08602), 8 x 700 W of it the GPUs. Low: fans at rest; high: 10.2 kW, the rated maximum of the node.
+  /// Processors, memory, fans and NICs over the GPUs' rated power: a node of 8 H100 draws up to 8.4 kW in training
+  /// (Latif et al., arXiv:2412.08602), 8 x 700 W of it the GPUs. Low: fans at rest; high: 10.2 kW, the rated maximum of
+  /// the node.
   double host_share = 0.5, host_share_low = 0.3, host_share_high = 0.82;
   /// Power of the whole site over that of the machines: 1.2 of BLOOM's site; 1.08 and 1.56 are a large cloud's and the
   /// mean of Uptime Institute's survey of 2024.

@@ -30,7 +30,8 @@ void assume_power(Circumstances& around, const CapacityOptions& options, std::ve
                        "as energy figures of BLOOM (arXiv:2211.02001) and Llama count", "--node-power"});
     assumed.push_back({"power of hosts, fans and NICs", shortest(power.host_share) + " of the GPUs'",
                        shortest(power.host_share_low) + " to " + shortest(power.host_share_high),
-                       "8.4 kW of a node of 8 H100 in training, 10.2 kW rated (arXiv:2412.08602)", "--node-power"});
+                       "up to 8.4 kW of a node of 8 H100 in training, 10.2 kW rated (arXiv:2412.08602)",
+                       "--node-power"});
   }
   if (const auto pue = options.pue ? options.pue : around.prices.pue) {
     power.pue = power.pue_low = power.pue_high = *pue;
