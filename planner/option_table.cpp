@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 
+#include "planner/layout_option_rows.h"
 #include "planner/option_values.h"
 #include "planner/report/format.h"
 #include "planner/report_option_rows.h"
@@ -12,7 +13,6 @@ namespace tpplan {
 namespace {
 
 constexpr int kAnyCount = std::numeric_limits<int>::max();
-constexpr int kMostGpus = 1 << 24;
 constexpr std::string_view kPlanned = "plan explain simulate report";
 constexpr std::string_view kPlannedOrFit = "plan explain simulate report fit";
 
@@ -45,20 +45,6 @@ template <bool Options::*field>
 Text raise(Options& options, const Text&) {
   options.*field = true;
   return "";
-}
-
-/// Values of the axis at `index` of kAxes.
-template <std::size_t index>
-Text read_axis(Options& options, const Text& text) {
-  return read_counts(text, 1, kMostGpus, options.space.axes[index].values);
-}
-
-constexpr std::size_t axis_index(std::string_view option) {
-  std::size_t index = 0;
-  while (kAxes[index].option != option) {
-    ++index;
-  }
-  return index;
 }
 
 template <std::optional<int> Options::*field>
@@ -125,16 +111,6 @@ Text read_format(Options& options, const Text& text) {
   return options.format ? "" : unknown_choice(text, format_names());
 }
 
-Text read_sequence_parallel(Options& options, const Text& text) {
-  const std::vector<Text> words{"on", "off", "auto"};
-  options.space.sequence_parallel.clear();
-  if (text == "on" || text == "off") {
-    options.space.sequence_parallel.push_back(text == "on");
-    return "";
-  }
-  return text == "auto" ? "" : unknown_choice(text, words);
-}
-
 Text read_link(Options& options, const Text& text) {
   UnitError error;
   const std::optional<double> rate = parse_quantity(text, Dimension::bytes_per_second, error);
@@ -146,15 +122,6 @@ Text read_link(Options& options, const Text& text) {
 }
 
 std::vector<OptionRow> make_rows() {
-  const auto axis = [](std::string_view name, std::string_view meaning, Text (*set)(Options&, const Text&)) {
-    return OptionRow{.name = name,
-                     .argument = "LIST",
-                     .group = OptionGroup::layout,
-                     .commands = "plan report",
-                     .meaning = meaning,
-                     .fallback = "auto",
-                     .set = set};
-  };
   std::vector<OptionRow> rows{
       {.name = "model",
        .argument = "M",
@@ -281,99 +248,6 @@ std::vector<OptionRow> make_rows() {
        .choices = [] { return names_of(kStageBalanceNames); },
        .set = [](Options& o, const Text& text) { return read_name(text, kStageBalanceNames, o.balance); }},
 
-      axis("dp", "data-parallel replicas", read_axis<axis_index("dp")>),
-      axis("tp", "tensor parallel: GPUs that share each matrix", read_axis<axis_index("tp")>),
-      axis("pp", "pipeline stages", read_axis<axis_index("pp")>),
-      axis("cp", "context parallel: GPUs that share each sequence", read_axis<axis_index("cp")>),
-      axis("ep", "expert parallel: GPUs that share the experts", read_axis<axis_index("ep")>),
-      axis("etp", "tensor parallel size inside an expert", read_axis<axis_index("etp")>),
-      axis("vpp", "virtual stages per pipeline rank", read_axis<axis_index("vpp")>),
-      axis("micro-batch", "sequences per micro-batch", read_axis<axis_index("micro-batch")>),
-      axis("zero", "ZeRO stage, 0 to 3",
-           [](Options& o, const Text& text) { return read_counts(text, 0, 3, o.space.zero); }),
-      axis("shard-group", "GPUs that share ZeRO or FSDP states",
-           [](Options& o, const Text& text) { return read_counts(text, 1, kMostGpus, o.space.shard_group); }),
-      {.name = "cp-type",
-       .argument = "LIST",
-       .group = OptionGroup::layout,
-       .commands = "plan report",
-       .meaning = "how context parallelism moves keys and values",
-       .fallback = "auto",
-       .completes = Completes::choices,
-       .choices = [] { return names_of(kCpTypeNames); },
-       .set = [](Options& o, const Text& text) { return read_names(text, kCpTypeNames, o.space.cp_types); }},
-      {.name = "ranks-order",
-       .argument = "LIST",
-       .group = OptionGroup::layout,
-       .commands = "plan",
-       .meaning = "which ranks are neighbours, nearest first",
-       .fallback = "tp-cp-dp-pp",
-       .details =
-           "tp-cp-dp-pp puts the stages of a pipeline farthest apart (Megatron's order); tp-cp-pp-dp keeps them close, "
-           "inside a node when they fit, and spreads data parallelism.",
-       .completes = Completes::choices,
-       .choices = [] { return names_of(kRanksOrderNames); },
-       .set = [](Options& o, const Text& text) { return read_names(text, kRanksOrderNames, o.space.ranks_orders); }},
-      {.name = "recompute",
-       .argument = "LIST",
-       .group = OptionGroup::layout,
-       .commands = "plan report fit",
-       .meaning = "activations computed again: none, selective, full",
-       .fallback = "auto",
-       .details =
-           "selective takes modules, as in selective:core_attn+mlp+norm+moe_act+mla_up_proj, or op (per operation, "
-           "TorchTitan); full takes the layers per stage, as in full:4.",
-       .completes = Completes::choices,
-       .choices =
-           [] {
-             return std::vector<Text>{"none", "selective", "full"};
-           },
-       .set = [](Options& o, const Text& text) { return read_recompute(text, o.space.recompute); }},
-      {.name = "schedule",
-       .argument = "LIST",
-       .group = OptionGroup::layout,
-       .commands = "plan simulate report",
-       .meaning = "order of the pipeline's work",
-       .fallback = "auto",
-       .details =
-           "simulate takes one name, or a file with the passes of every rank: a line \"0: F0 F1 BW0 BW1\" per pipeline "
-           "rank with F (forward), B (gradient of the input), W (gradient of the weights) or BW (both) and the "
-           "micro-batch, .1 for the second chunk of a rank, + for a pass that runs beside the next; first a line "
-           "\"placement v\" or \"placement both-ends\" unless the chunks lie round and round.",
-       .completes = Completes::choices,
-       .choices = [] { return names_of(kScheduleNames); },
-       .set = [](Options& o, const Text& text) { return read_schedule(text, o); }},
-      {.name = "sequence-parallel",
-       .argument = "on,off",
-       .group = OptionGroup::layout,
-       .commands = "plan report",
-       .meaning = "split norms and dropout over the tp group too",
-       .fallback = "auto",
-       .completes = Completes::choices,
-       .choices =
-           [] {
-             return std::vector<Text>{"on", "off", "auto"};
-           },
-       .set = read_sequence_parallel},
-      {.name = "offload",
-       .argument = "LIST",
-       .group = OptionGroup::layout,
-       .commands = "plan report",
-       .meaning = "what moves to host memory",
-       .fallback = "none",
-       .completes = Completes::choices,
-       .choices = [] { return names_of(kOffloadNames); },
-       .set = [](Options& o, const Text& text) { return read_names(text, kOffloadNames, o.space.offloads); }},
-      {.name = "optimizer",
-       .argument = "LIST",
-       .group = OptionGroup::layout,
-       .commands = "plan report fit",
-       .meaning = "optimizer, which decides the states kept",
-       .fallback = "adam",
-       .completes = Completes::choices,
-       .choices = [] { return names_of(kOptimizerNames); },
-       .set = [](Options& o, const Text& text) { return read_names(text, kOptimizerNames, o.space.optimizers); }},
-
       {.name = "memory-headroom",
        .argument = "P",
        .group = OptionGroup::search,
@@ -492,7 +366,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "collective",
        .argument = "NAME",
        .group = OptionGroup::command,
-       .commands = "calibrate fit",
+       .commands = "calibrate",
        .meaning = "collective of tables that do not name it",
        .set = store<&Options::collective>},
       {.name = "ranks",
@@ -626,10 +500,13 @@ std::vector<OptionRow> make_rows() {
        .meaning = "print version, commit and build type",
        .set = raise<&Options::version>},
   };
-  const auto output =
-      std::find_if(rows.begin(), rows.end(), [](const OptionRow& row) { return row.group == OptionGroup::output; });
-  const std::vector<OptionRow> report = report_rows();
-  rows.insert(output, report.begin(), report.end());
+  const auto insert_before = [&rows](OptionGroup group, const std::vector<OptionRow>& others) {
+    const auto first =
+        std::find_if(rows.begin(), rows.end(), [group](const OptionRow& row) { return row.group == group; });
+    rows.insert(first, others.begin(), others.end());
+  };
+  insert_before(OptionGroup::search, layout_rows());
+  insert_before(OptionGroup::output, report_rows());
   return rows;
 }
 

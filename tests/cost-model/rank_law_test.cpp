@@ -5,31 +5,11 @@
 #include <cmath>
 
 #include "cost-model/curve_fit.h"
+#include "tests/cost-model/curves.h"
 
 using namespace tpplan;
-
-namespace {
-
-CurvePoint point(double bytes, double seconds) {
-  return {Bytes(bytes), Seconds(seconds), Seconds(seconds), Seconds(seconds)};
-}
-
-/// All-reduce of n ranks with ring latency 2(n-1) x 4.875 us + 16.8 us and 100 GB/s of bus bandwidth.
-CollectiveCurve ring_curve(int nodes, int gpus_per_node) {
-  CollectiveCurve curve;
-  curve.collective = Collective::all_reduce;
-  curve.placement = {nodes, gpus_per_node, 1};
-  const int n = nodes * gpus_per_node;
-  const double wire = 2.0 * (n - 1) / n;
-  for (int i = 3; i <= 30; ++i) {
-    const double bytes = std::exp2(i);
-    curve.points.push_back(point(bytes, 4.875e-6 * 2 * (n - 1) + 16.8e-6 + wire * bytes / 100e9));
-  }
-  fit_curve(curve);
-  return curve;
-}
-
-}  // namespace
+using tests::point;
+using tests::ring_curve;
 
 TEST_CASE("ring latency measured at 16 and 32 ranks predicts 64 ranks") {
   // Public logs of V100 with EFA: 163.05 us at 16 and 319.05 us at 32 ranks. Per step (319.05 - 163.05) / (62 - 30) =

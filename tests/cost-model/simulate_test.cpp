@@ -96,6 +96,26 @@ TEST_CASE("equal stages without transfers take as long as the closed form says")
   }
 }
 
+TEST_CASE("a pipeline with a real vocabulary takes between the rounds of its slowest stage and those of equal stages") {
+  for (const Schedule schedule : {Schedule::gpipe, Schedule::f1b1, Schedule::interleaved}) {
+    Job job = only_passes(priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 64));
+    const Layout layout = layout_of(1, 8, 1, schedule, schedule == Schedule::interleaved ? 2 : 1);
+    job.cluster.tiers[0].bandwidth = BytesPerSecond(1e30);
+    const auto step = simulate(job, layout);
+    double busiest = 0;
+    double fastest = 1e30;
+    for (const auto& rank : step.ranks) {
+      busiest = std::max(busiest, rank.passes);
+      fastest = std::min(fastest, rank.passes);
+    }
+    const auto middle = stage_costs(layer_costs(job, layer_key(layout)), {4, 0, false, false});
+    CHECK(fastest == doctest::Approx(64 * (middle.forward + middle.backward).raw()).epsilon(1e-9));
+    // Between M rounds of the slowest stage and M + (p - 1) / v of them.
+    CHECK(step.passes_end >= busiest);
+    CHECK(step.passes_end <= busiest * (64 + 7.0 / layout.vpp) / 64 * (1 + 1e-9));
+  }
+}
+
 TEST_CASE("compute is slowed beside the gradient reduction by the profile's share") {
   // One stage, reduction of c seconds beside the last backward pass of p seconds: max(p, c) + s min(p, c), and what is
   // left of the reduction after the last layer's.
