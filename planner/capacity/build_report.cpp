@@ -271,6 +271,8 @@ ReportSection ReportBuilder::clusters_section() const {
       row.resize(section.table.columns.size() - 1);
       row.emplace_back(candidate.reason);
       section.table.rows.push_back(std::move(row));
+      // A narrow terminal has no room for the remark, and a row without an answer needs its reason.
+      section.notes.push_back(candidate.model->name + " on " + candidate.hardware->text() + ": " + candidate.reason);
       continue;
     }
     const TrainingRun& run = candidate.run;

@@ -99,7 +99,7 @@ std::vector<ReportCell> hardware_row(const Subject& subject, const Basis& basis,
   const std::string name = gpu.name;
   constexpr int kMostNodes = 1 << 17;
   if (nodes < 0) {
-    return reason_row(basis.name, name, "no price per hour of both; --price gives them");
+    return reason_row(basis.name, name, "no price per hour (--price)");
   }
   if (nodes == 0 || nodes > kMostNodes) {
     return reason_row(basis.name, name, "not one server of " + std::to_string(gpu.gpus_per_host) + " for that");
@@ -214,7 +214,7 @@ ReportSection hardware_section(const Subject& subject) {
       {"gpus", "GPUs", FigureStyle::count, 8},    {"tokens_per_s", "tokens/s", FigureStyle::count, 7},
       {"mfu", "MFU", FigureStyle::share, 5},      {"time_days", "days", FigureStyle::number, 9},
       {"cost", "cost", FigureStyle::count, 8},    {"energy_mwh", "MWh", FigureStyle::number, 6},
-      {"layout", "layout", FigureStyle::text, 1}, {"reason", "no answer because", FigureStyle::text, 6}};
+      {"layout", "layout", FigureStyle::text, 1}, {"reason", "no answer because", FigureStyle::text, 8}};
   const std::vector<std::string> usual{"a100-80gb-sxm", "h100-80gb-sxm", "h200-141gb-sxm", "b200-180gb-sxm",
                                        "gb200",         "mi300x",        "ascend-910b1",   "rtx-4090",
                                        "l40s",          "v100-32gb-sxm"};
