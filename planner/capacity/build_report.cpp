@@ -304,11 +304,10 @@ ReportSection ReportBuilder::clusters_section() const {
                      .group_by = models_.size() > 1 ? "model" : "",
                      .x_label = "cluster",
                      .y_label = "days"}};
-  section.notes = {
+  section.notes.emplace_back(
       "days from start to end: tokens / (tokens/s x goodput); GPU-hours of all GPUs paid for, spare nodes too; energy "
-      "at "
-      "the site's meter; intervals carry the 80 % interval of the step time, the range of prices and of the power "
-      "assumptions"};
+      "at the site's meter; intervals carry the 80 % interval of the step time, the range of prices and of the power "
+      "assumptions");
   return section;
 }
 

@@ -170,6 +170,17 @@ TEST_CASE("a report warns when more GPUs of a kind are slower than fewer") {
   CHECK(ran.json["warnings"].dump().find("8 x RTX 4090 train slower than 2 x RTX 4090") != std::string::npos);
 }
 
+TEST_CASE("a cluster that holds no plan says why on a narrow terminal too") {
+  // 70B of training states: 16 bytes x 69 billion over 8 x 80 GB do not fit.
+  const Ran ran =
+      report({"--model", "70b", "--cluster", "8xA100,8x8xh100-80gb-sxm", "--tokens", "10G", "--sections", "storage"});
+  bool told = false;
+  for (const auto& note : section(ran.json, "clusters")["notes"]) {
+    told = told || note.get<std::string>().find("Llama 2 70B on 8xA100: needs ") == 0;
+  }
+  CHECK(told);
+}
+
 TEST_CASE("GPU-hours are allocated to a model and tokens that use them up") {
   const Ran ran =
       report({"--model", "7b", "--cluster", "8x8xh100-80gb-sxm", "--gpu-hours", "20k", "--sections", "allocation"});
