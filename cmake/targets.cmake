@@ -14,10 +14,26 @@ function(tpplan_add_library name folder)
   target_link_libraries(tpplan_${name} PRIVATE $<BUILD_INTERFACE:tpplan_options>)
 endfunction()
 
+# tpplan_define_for_mentions(REGEX TARGET NAME=VALUE...): defines the macros only for the sources of TARGET with a line that
+# matches REGEX, so that objects of the rest do not depend on where the tree lies.
+function(tpplan_define_for_mentions regex target)
+  get_target_property(sources ${target} SOURCES)
+  get_target_property(folder ${target} SOURCE_DIR)
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder})
+    if(source MATCHES "\\.cpp$" AND EXISTS ${source})
+      file(STRINGS ${source} mentions REGEX "${regex}" LIMIT_COUNT 1)
+      if(mentions)
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS ${ARGN})
+      endif()
+    endif()
+  endforeach()
+endfunction()
+
 # Where programs look for models/ and clusters/, and what they say of themselves. TPPLAN_COMMIT is defined only for the
 # sources that name it, through a header written again after each commit, so that a commit does not rebuild the rest.
 function(tpplan_define_identity target)
-  target_compile_definitions(${target} PRIVATE
+  tpplan_define_for_mentions("TPPLAN_" ${target}
     TPPLAN_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     TPPLAN_DATA_DIR="${CMAKE_INSTALL_FULL_DATADIR}/tpplan"
     TPPLAN_VERSION="${PROJECT_VERSION}"
