@@ -125,8 +125,10 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
   const Seconds launch = Seconds(job.profile.launch_s * graphs);
   const Seconds gap = Seconds(job.profile.kernel_gap_s * graphs);
   const double comm_launches = collectives * job.profile.collective_launches;
-  costs.forward_launch = launch * (launches.forward + comm_launches);
-  costs.backward_launch = launch * (launches.backward + repeated + comm_launches);
+  const Seconds modules = Seconds(job.profile.layer_host_s * graphs);  // of one forward pass
+  costs.forward_launch = launch * (launches.forward + comm_launches) + modules;
+  costs.backward_launch =
+      launch * (launches.backward + repeated + comm_launches) + modules * (repeated / launches.forward);
   costs.host_forward = gap * launches.forward;
   costs.host_backward = gap * (launches.backward + repeated);
   const Seconds busy_forward = costs.forward_total();

@@ -307,6 +307,7 @@ std::vector<TimeRow> time_rows(const Job& job, const Layout& layout) {
        {{From::profile, "launch_s"},
         {From::profile, "kernels_forward"},
         {From::profile, "kernels_backward"},
+        {From::profile, "layer_host_s"},
         {From::profile, "moe_host_forward_s"},
         {From::profile, "step_fixed_s"}}},
       {"offload", offload_formula, false, {}},
