@@ -135,7 +135,7 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
                                     params - (group.content.embedding ? costs.embedding_params : 0) -
                                         (own_head ? costs.head_params : 0) + stage.expert_params);
     optimizer += loss_scaling(on, layout, local);
-    Seconds offload(0);
+    Seconds offload = paged_update(on, layout, costs, group, stage, groups, all_micro_batches);
     if (layout.offload == Offload::optimizer && on.cluster.host_link.raw() > 0) {
       offload = offloaded_update(on, layout, local);
       optimizer = Seconds(0);

@@ -40,6 +40,17 @@ bool hosts_weights(const LayerCosts& costs, const Layout& layout) {
 
 }  // namespace
 
+Seconds paged_update(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
+                     const StageCosts& stage, const DataGroups& groups, double micro_batches) {
+  if (job.profile.paged_states < 1.5 || layout.zero > 0 || costs.frozen || layout.offload != Offload::none ||
+      job.cluster.host_link.raw() <= 0) {
+    return Seconds(0);
+  }
+  const MemoryEstimate memory = stage_memory(job, layout, costs, group, stage, groups, micro_batches).at;
+  const Bytes room = max(Bytes(0), memory.capacity - memory.total());
+  return max(Bytes(0), memory.host_bytes - room) * 2.0 / job.cluster.host_link;
+}
+
 Bytes hosted_weights(const Job& job, const Layout& layout, const LayerCosts& costs, const StageContent& content,
                      const StageCosts& stage, const DataGroups& groups) {
   if (!hosts_weights(costs, layout)) {

@@ -173,6 +173,12 @@ struct StageMemory {
 void frozen_states(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
                    const StageCosts& stage, const DataGroups& groups, double micro_batches, MemoryEstimate& m);
 
+/// Time that paged optimizer states of a GPU travel in a step: what of them the GPU has no room for beside its peak
+/// comes up page by page, and as many pages go down for it (unified memory; bitsandbytes' paged optimizers). 0 for
+/// programs that do not page, under ZeRO and for adapters, whose states are small.
+Seconds paged_update(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
+                     const StageCosts& stage, const DataGroups& groups, double micro_batches);
+
 /// Frozen weights of a rank that stand in host memory and cross the host link in every pass: those of ZeRO-3 and FSDP
 /// with offload. 0 otherwise: weights that are trained go up once, with the update.
 Bytes hosted_weights(const Job& job, const Layout& layout, const LayerCosts& costs, const StageContent& content,

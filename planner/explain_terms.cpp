@@ -249,8 +249,12 @@ std::string offload_formula(const Context& c) {
     case Offload::activations:
       return "copies of activations over " + format(c.job.cluster.host_link) +
              " that exceed the passes they run beside";
-    default:
-      return "no offload";
+    default: {
+      const Seconds paged = paged_update(c.job, c.layout, c.costs, c.group, c.stage, c.data, c.micro_batches);
+      return paged > Seconds(0) ? "paged optimizer states beyond the room that the peak leaves, up and down over " +
+                                      format(c.job.cluster.host_link)
+                                : "no offload";
+    }
   }
 }
 

@@ -205,6 +205,9 @@ void apply_torchtune(const std::string& date, RunRecord& record) {
     training.seq = std::min(training.seq, kUnpackedLongest);
     record.assumed.emplace_back("training.seq: samples are not packed; longest of a batch 1,024 tokens");
   }
+  if (training.peft == PeftMethod::none && layout.dp == 1) {
+    layout.optimizer = Optimizer::adam_8bit;  // PagedAdamW8bit
+  }
   training.compiled = true;
   training.double_quantisation = true;
   training.global_batch = layout.dp * layout.micro_batch;

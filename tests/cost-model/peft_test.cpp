@@ -200,6 +200,26 @@ TEST_CASE("ZeRO-3 with offload holds frozen weights in host memory and takes the
   CHECK(there.step.offload.raw() == doctest::Approx((waits + offloaded_update(job, layout, adapters)).raw()));
 }
 
+TEST_CASE("paged optimizer states travel as far as the peak leaves them no room") {
+  // Llama 2 7B in 16 bits on 24 GB with 8-bit Adam, whose states take 4 x 6.03125 / 12 bytes a parameter.
+  Method method;
+  method.peft = PeftMethod::none;
+  method.program = "torchtune";
+  const Job job = job_of(tests::llama_7b(), method);
+  Layout layout = one_gpu();
+  layout.optimizer = Optimizer::adam_8bit;
+  const auto small = estimate(job, layout);
+  const Bytes states(4 * 6.03125 / 12 * 6738415616.0);
+  const Bytes room = job.cluster.gpu.usable - small.memory.total();
+  CHECK(small.memory.host_bytes.raw() == doctest::Approx(states.raw()));
+  CHECK(room > Bytes(0));
+  CHECK(room < states);
+  CHECK(small.step.offload.raw() == doctest::Approx(((states - room) * 2.0 / job.cluster.host_link).raw()));
+  // With room for all of them nothing travels.
+  const Job roomy = job_of(tests::llama_7b(), method, "h100-80gb-sxm");
+  CHECK(estimate(roomy, layout).step.offload.raw() == 0);
+}
+
 TEST_CASE("a weight in NF4 takes half a byte and its share of the block constants") {
   // Blocks of 64 weights: an fp32 constant each, 4/64; doubly quantised 1/64 and fp32 per 256 blocks, 4/16384.
   CHECK(quantised_weight_bytes(false) == 0.5625);

@@ -92,6 +92,14 @@ TEST_CASE("a row of PEFT that states no batch is the one of its example") {
         "what DeepSpeed holds on the GPU beside weights offloaded from a single one is not known");
 }
 
+TEST_CASE("full fine-tuning of torchtune on one GPU pages the states of 8-bit Adam") {
+  auto text = with("LitGPT", "torchtune");
+  text.replace(text.find("qlora\""), 6, "full\"");
+  CHECK(record_of(text).layout.optimizer == Optimizer::adam_8bit);
+  text.replace(text.find("full\""), 5, "lora\"");
+  CHECK(record_of(text).layout.optimizer == Optimizer::adam);
+}
+
 TEST_CASE("rows of Unsloth and of what it was compared with take the settings of its report") {
   for (const auto* framework : {"Hugging Face", "Flash Attention 2", "Unsloth Open"}) {
     CAPTURE(framework);
