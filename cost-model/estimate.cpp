@@ -134,10 +134,13 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
     optimizer += optimizer_products(on, layout.optimizer,
                                     params - (group.content.embedding ? costs.embedding_params : 0) -
                                         (own_head ? costs.head_params : 0) + stage.expert_params);
-    Seconds offload(0);
+    optimizer += loss_scaling(on, layout, local);
+    Seconds offload = paged_update(on, layout, costs, group, stage, groups, all_micro_batches);
     if (layout.offload == Offload::optimizer && on.cluster.host_link.raw() > 0) {
       offload = offloaded_update(on, layout, local);
       optimizer = Seconds(0);
+      const Seconds copy = hosted_weights(on, layout, costs, group.content, stage, groups) / on.cluster.host_link;
+      offload += (max(Seconds(0), copy - stage.forward) + max(Seconds(0), copy - stage.backward)) * micro_batches;
     } else if (layout.offload == Offload::activations && on.cluster.host_link.raw() > 0) {
       const Bytes moved = (costs.dense_activations * static_cast<double>(group.content.dense) +
                            costs.moe_activations * static_cast<double>(group.content.moe));

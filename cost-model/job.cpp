@@ -60,9 +60,8 @@ std::vector<std::string> contradictions(const ModelSpec& model, const ClusterSpe
   if (training.peft != PeftMethod::none) {
     const auto targets = adapter_targets(training.peft_targets);
     problems.insert(problems.end(), targets.problems.begin(), targets.problems.end());
-    if (training.peft == PeftMethod::qlora && gpu.peak_of(Precision::bf16).raw() <= 0 &&
-        gpu.peak_of(Precision::fp16).raw() <= 0) {
-      problems.push_back("qlora computes in 16 bits, which " + gpu.name + " does not offer");
+    if (training.holds_nf4() && gpu.peak_of(Precision::bf16).raw() <= 0 && gpu.peak_of(Precision::fp16).raw() <= 0) {
+      problems.push_back("training beside 4-bit weights computes in 16 bits, which " + gpu.name + " does not offer");
     }
   }
   if (!training.layers_per_stage.empty()) {
@@ -97,9 +96,7 @@ Job assemble_job(ModelSpec model, ClusterSpec cluster, TrainingSpec training, Fr
           job.moe_before[static_cast<std::size_t>(layer)] + (model.is_moe_layer(layer) ? 1 : 0);
     }
   }
-  if (training.peft != PeftMethod::none) {
-    job.adapters = adapter_targets(training.peft_targets).mask;
-  }
+  job.adapters = adapted_parts(training);
   job.mean_attended = mean_attended_share(model, training.seq);
   job.model = std::move(model);
   job.cluster = std::move(cluster);

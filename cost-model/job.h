@@ -52,12 +52,16 @@ struct TrainingSpec {
   PeftMethod peft = PeftMethod::none;
   int peft_rank = 16;
   std::vector<std::string> peft_targets;  ///< words of adapter_targets(); empty: every matrix of the layers
-  bool double_quantisation = true;        ///< qlora: the block constants are quantised too
+  bool nf4_weights = false;               ///< frozen matrices in 4 bits beside other adapters too; qlora: always
+  bool double_quantisation = true;        ///< 4-bit weights: the block constants are quantised too
   std::string program;                    ///< fine-tuning program whose profile applies; "": the framework's
   std::vector<int> layers_per_stage;      ///< given by the user; empty: by `balance`
   StageBalance balance = StageBalance::framework;
   double memory_headroom = 0.03;
   std::vector<std::string> assumed;
+  [[nodiscard]] bool holds_nf4() const {
+    return peft == PeftMethod::qlora || (peft != PeftMethod::none && nf4_weights);
+  }
 };
 
 /// Everything a layout is priced against: one immutable value, passed everywhere.
@@ -77,7 +81,7 @@ struct Job {
   // Derived once.
   KernelTables tables;  ///< measured kernels of the calibration
   LayerParameters dense_layer, moe_layer;
-  std::uint16_t adapters = 0;   ///< matrices that have adapters (AdapterTarget bits); 0: every weight is trained
+  std::uint16_t adapters = 0;   ///< parts that have adapters (AdapterTarget bits); 0: every weight is trained
   std::vector<int> moe_before;  ///< MoE layers before layer i, layers + 1 entries
   double mean_attended = 0;     ///< mean over layers of the attended share of the causal triangle (1 without windows)
   [[nodiscard]] int moe_in(int begin, int end) const {

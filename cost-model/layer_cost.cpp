@@ -200,7 +200,7 @@ Bytes kept(const Job& job, const LayerKey& key, const LayerSizes& s, const std::
 Bytes layer_activations(const Job& job, const LayerKey& key, const LayerSizes& s, bool moe_layer) {
   switch (key.recompute) {
     case RecomputeKind::full:
-      return s.element * (s.h / s.sp * s.tokens);
+      return s.element * (s.h / s.sp * s.tokens * hidden_bytes(job) / 2);
     case RecomputeKind::selective_op:
       if (!job.profile.activations_selective_op.empty()) {
         return kept(job, key, s, job.profile.activations_selective_op, moe_layer, kNorm | kMlp);
@@ -302,7 +302,7 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
                                 (job.model.embedding_projection > 0 ? job.model.embedding_projection : s.h);
   out.embedding_params = padded_rows * s.h + std::max(0.0, other_rows);
   out.head_params = padded_rows * s.h + (job.model.head_bias ? padded_rows : 0) + s.h;
-  out.layer_input = s.element * (s.h / s.sp * s.tokens);
+  out.layer_input = s.element * (s.h / s.sp * s.tokens * hidden_bytes(job) / 2);
   if (job.model.mtp_layers > 0) {
     const auto projection = mtp_operations(job, key);
     out.mtp = sum(job, kept_whole, projection, {4, 8});
@@ -317,7 +317,8 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
   const double gather = key.sequence_parallel ? 4 * s.h : 0;
   const double scores =
       job.training.flash_attention ? 0 : std::max(0.0, 4 * s.heads_local * job.training.seq - 19 * s.h);
-  out.backward_transient = Bytes((std::max(4 * s.ffn_local, scores) + gather) * s.widening * s.tokens);
+  out.backward_transient =
+      Bytes((std::max(2 * hidden_bytes(job) * s.ffn_local, scores) + gather) * s.widening * s.tokens);
   out.head_activations =
       Bytes((profile.head_input_bytes / 2 * s.h / s.sp + profile.head_input_bytes / 2 * s.h + gather) * s.widening *
             s.tokens);

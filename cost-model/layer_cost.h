@@ -116,7 +116,8 @@ struct LayerCosts {
   double dense_adapters = 0, moe_adapters = 0, head_adapters = 0;     ///< adapter parameters of a layer, of the head
   double dense_quantised = 0, moe_quantised = 0, head_quantised = 0;  ///< weights held in 4 bits
   Bytes dequantised;                                                  ///< 16-bit copies of a matrix while it multiplies
-  Bytes dummy_gradients;  ///< shared weight-gradient buffers, without the head's
+  int untouched_layers = 0;  ///< first layers of the model below every adapter: nothing kept, no backward pass
+  Bytes dummy_gradients;     ///< shared weight-gradient buffers, without the head's
   Bytes head_dummy_gradient;
   /// Per GPU and micro-batch: 3 x forward, causal halved.
   Flops model_flops_dense, model_flops_moe, model_flops_head, model_flops_mtp;

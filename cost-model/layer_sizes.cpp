@@ -66,10 +66,11 @@ Seconds memory_time(const Job& job, Bytes bytes, MemoryKind kind) {
 bool applies(const Job& job, const LayerKey& key, const TokenBytes& row) {
   const auto& training = job.training;
   const bool flash = training.flash_attention;
+  const bool frozen_norms = training.peft != PeftMethod::none && training.peft != PeftMethod::adapter_v2;
   return (row.flash < 0 || (row.flash == 1) == flash) &&
          (row.rms_kernel < 0 || (row.rms_kernel == 1) == training.fused_norm) &&
          (row.tp_above_one < 0 || (row.tp_above_one == 1) == (key.tp > 1)) &&
-         (row.frozen < 0 || (row.frozen == 1) == (training.peft != PeftMethod::none)) &&
+         (row.frozen < 0 || (row.frozen == 1) == frozen_norms) &&
          (row.grouped < 0 || (row.grouped == 1) == (job.model.kv_heads < job.model.heads));
 }
 

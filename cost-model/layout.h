@@ -16,7 +16,10 @@ enum class CpType : std::uint8_t { ring, all_gather, ulysses };
 enum class Offload : std::uint8_t { none, optimizer, activations };
 enum class Optimizer : std::uint8_t { adam, adamw, adam_8bit, adam_bf16, sgd, muon, adafactor, lion };
 enum class RanksOrder : std::uint8_t { tp_cp_dp_pp, tp_cp_pp_dp };
-enum class PeftMethod : std::uint8_t { none, lora, qlora };
+/// How few weights are trained beside frozen ones: low-rank products (Hu et al. 2021), the same beside 4-bit weights
+/// (Dettmers et al. 2023), prompts in front of keys and values with a gate per head (LLaMA-Adapter, arXiv:2303.16199),
+/// and those with a bias and a scale per output of every product and the norms (LLaMA-Adapter V2, arXiv:2304.15010).
+enum class PeftMethod : std::uint8_t { none, lora, qlora, adapter, adapter_v2 };
 
 /// Modules that selective recomputation drops and computes again in the backward pass (bit mask).
 enum RecomputeModule : std::uint16_t {
@@ -87,6 +90,11 @@ inline constexpr std::array<NameRow<Optimizer>, 8> kOptimizerNames{{{"adam", Opt
                                                                     {"muon", Optimizer::muon},
                                                                     {"adafactor", Optimizer::adafactor},
                                                                     {"lion", Optimizer::lion}}};
+inline constexpr std::array<NameRow<PeftMethod>, 5> kPeftNames{{{"none", PeftMethod::none},
+                                                                {"lora", PeftMethod::lora},
+                                                                {"qlora", PeftMethod::qlora},
+                                                                {"adapter", PeftMethod::adapter},
+                                                                {"adapter-v2", PeftMethod::adapter_v2}}};
 inline constexpr std::array<NameRow<RanksOrder>, 2> kRanksOrderNames{
     {{"tp-cp-dp-pp", RanksOrder::tp_cp_dp_pp}, {"tp-cp-pp-dp", RanksOrder::tp_cp_pp_dp}}};
 inline constexpr std::array<NameRow<std::uint16_t>, 7> kRecomputeModuleNames{{{"core_attn", kCoreAttention},

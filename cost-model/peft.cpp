@@ -70,6 +70,24 @@ AdaptedMatrices adapted_matrices(const Job& job, const LayerKey& key, const Laye
   return list;
 }
 
+bool quantised_head(const Job& job) { return job.training.holds_nf4() && job.profile.quantised_head > 0.5; }
+
+bool low_rank(const Job& job) { return (job.adapters & (kAdaptPrompts | kAdaptOutputs)) == 0; }
+
+/// Share of the layers that have prompts.
+double prompted_share(const Job& job) {
+  const double layers = job.model.layers;
+  return (job.adapters & kAdaptPrompts) != 0 ? std::max(0.0, layers - kLayersWithoutPrompts) / layers : 0;
+}
+
+/// Share of the layers that take part in the backward pass.
+double touched_share(const Job& job) { return job.adapters == kAdaptPrompts ? prompted_share(job) : 1; }
+
+/// Parameters beside one matrix.
+double parameters_beside(const Job& job, const AdaptedMatrix& matrix) {
+  return (low_rank(job) ? job.training.peft_rank * (matrix.in + matrix.out) : 2 * matrix.out) * matrix.count;
+}
+
 /// The low-rank products of one matrix: t x r x in and t x out x r, each with both of its gradients.
 void add_low_rank(const Job& job, double tokens, const AdaptedMatrix& matrix, Operation& op) {
   const double rank = job.training.peft_rank;
@@ -107,9 +125,36 @@ void freeze(OperationList& list) {
   }
 }
 
+/// Kernels of adapters without products: per output a bias and a scale (each reads and writes it; backward reads the
+/// gradient and the output before scaling, writes the gradient and reduces both), and per prompted layer the attention
+/// over the prompts, gated and added.
+void add_prompts_and_scales(const Job& job, double tokens, double outputs, double query, double parameters,
+                            OperationList& list) {
+  Operation op;
+  op.name = "prompts, biases and scales of adapters, their gradients";
+  op.kind = OperationKind::memory;
+  op.formula = "(8 forward, 12 backward) bytes an output, (10 and 14) a query element, 8 a parameter / bandwidth";
+  op.bytes_forward = Bytes((8 * outputs + 10 * query) * tokens);
+  op.bytes_backward = Bytes((12 * outputs + 14 * query) * tokens);
+  op.forward = memory_time(job, op.bytes_forward, MemoryKind::plain);
+  op.input_gradient = memory_time(job, op.bytes_backward, MemoryKind::plain);
+  const Bytes gradients(8 * parameters);
+  op.bytes_backward += gradients;
+  op.weight_gradient = memory_time(job, gradients, MemoryKind::plain);
+  list.add(op);
+}
+
 void add_adapters(const Job& job, double tokens, const AdaptedMatrices& matrices, double parameters,
                   OperationList& list) {
   if (matrices.size == 0) {
+    return;
+  }
+  if (!low_rank(job)) {
+    double outputs = 0;
+    for (const auto& matrix : matrices) {
+      outputs += matrix.out * matrix.rows;
+    }
+    add_prompts_and_scales(job, tokens, outputs, 0, parameters, list);
     return;
   }
   Operation low_rank;
@@ -150,11 +195,24 @@ void add_dequantisation(const Job& job, double weights, OperationList& list) {
   list.add(op);
 }
 
-bool quantised_head(const Job& job) {
-  return job.training.peft == PeftMethod::qlora && job.profile.quantised_head > 0.5;
+}  // namespace
+
+double hidden_bytes(const Job& job) {
+  return job.training.holds_nf4() ? std::max(2.0, job.profile.unquantised_bytes) : 2;
 }
 
-}  // namespace
+std::uint16_t adapted_parts(const TrainingSpec& training) {
+  switch (training.peft) {
+    case PeftMethod::none:
+      return 0;
+    case PeftMethod::adapter:
+      return kAdaptPrompts;
+    case PeftMethod::adapter_v2:
+      return static_cast<std::uint16_t>(kAdapterTargets[0].mask | kAdaptHead | kAdaptPrompts | kAdaptOutputs);
+    default:
+      return adapter_targets(training.peft_targets).mask;
+  }
+}
 
 AdapterTargets adapter_targets(const std::vector<std::string>& words) {
   AdapterTargets out;
@@ -181,18 +239,26 @@ AdapterTargets adapter_targets(const std::vector<std::string>& words) {
 
 double layer_adapters(const Job& job, const LayerKey& key, bool moe_layer) {
   double sum = 0;
-  for (const auto& matrix : adapted_matrices(job, key, sizes_of(job, key), moe_layer)) {
-    sum += job.training.peft_rank * (matrix.in + matrix.out) * matrix.count;
+  const auto s = sizes_of(job, key);
+  for (const auto& matrix : adapted_matrices(job, key, s, moe_layer)) {
+    sum += parameters_beside(job, matrix);
   }
-  return sum;
+  if ((job.adapters & kAdaptOutputs) != 0) {
+    sum += static_cast<double>((moe_layer ? job.moe_layer : job.dense_layer).norms);
+  }
+  return sum + prompted_share(job) * (kPromptLength * s.h + s.heads_local);
 }
 
 double head_adapters(const Job& job, const LayerSizes& s) {
-  return (job.adapters & kAdaptHead) != 0 ? job.training.peft_rank * (s.h + s.vocab_local) : 0;
+  if ((job.adapters & kAdaptHead) == 0) {
+    return 0;
+  }
+  const double last_norm = static_cast<double>(job.dense_layer.norms) / std::max(1, job.model.norms_per_layer);
+  return parameters_beside(job, {kAdaptHead, s.h, s.vocab_local}) + (low_rank(job) ? 0 : last_norm);
 }
 
 double layer_quantised(const Job& job, const LayerKey& key, bool moe_layer) {
-  if (job.training.peft != PeftMethod::qlora) {
+  if (!job.training.holds_nf4()) {
     return 0;
   }
   const auto& layer = moe_layer ? job.moe_layer : job.dense_layer;
@@ -203,8 +269,9 @@ double layer_quantised(const Job& job, const LayerKey& key, bool moe_layer) {
 double adapter_token_bytes(const Job& job, const LayerKey& key, const LayerSizes& s, bool moe_layer,
                            std::uint16_t dropped) {
   const auto& profile = job.profile;
-  const auto mask = job.adapters;
-  const bool dropout = profile.adapter_dropout > 0.5;
+  const bool products = low_rank(job);
+  const auto mask = products ? job.adapters : std::uint16_t{0};  // matrices whose input an adapter reads
+  const bool dropout = products && profile.adapter_dropout > 0.5;
   const double ffn = ffn_width_per_token(job, s, moe_layer);
   // Norm outputs are gathered or stay divided, as the profile's list says.
   double spread = s.sp;
@@ -224,10 +291,16 @@ double adapter_token_bytes(const Job& job, const LayerKey& key, const LayerSizes
   if ((dropped & (kMlp | kMoe | kMoeActivation)) == 0) {
     bytes -= reads_product ? 0 : 2 * ffn;
   }
+  // The attention over the prompts keeps its output for the gate, and a statistic per head.
+  bytes += prompted_share(job) / touched_share(job) * (2 * s.q_local + 4 * s.heads_local);
   // Fused query/key/value adapters share one input; others hold a copy each when they drop out.
   const bool fused = profile.adapter_output_bytes > 0;
   bool fused_input_held = false;
   for (const auto& matrix : adapted_matrices(job, key, s, moe_layer)) {
+    if (!products) {
+      bytes += 2 * matrix.out * matrix.rows;  // the output before it is scaled
+      continue;
+    }
     const bool first = (matrix.target & (kAdaptQuery | kAdaptKey | kAdaptValue)) != 0;
     bytes += 2.0 * job.training.peft_rank * matrix.rows;
     if (dropout && !(fused && first && fused_input_held)) {
@@ -238,8 +311,12 @@ double adapter_token_bytes(const Job& job, const LayerKey& key, const LayerSizes
       bytes += profile.adapter_output_bytes * matrix.out + 2.0 * job.training.peft_rank;
     }
   }
-  if (job.training.peft == PeftMethod::qlora) {
+  if (job.training.holds_nf4()) {
     bytes += profile.quantised_input_bytes * (2 * s.h / s.sp + s.q_local + ffn);
+    if ((dropped & (kMlp | kMoe | kMoeActivation)) == 0) {
+      // 4-bit products return the type they got: gate, its activation and up are as wide as the hidden state.
+      bytes += (hidden_bytes(job) - 2) * (job.model.gated_mlp ? 3 : 1) * ffn;
+    }
   }
   return bytes;
 }
@@ -248,6 +325,9 @@ void freeze_layer(const Job& job, const LayerKey& key, const LayerSizes& s, bool
   freeze(list);
   add_dequantisation(job, layer_quantised(job, key, moe_layer), list);
   add_adapters(job, s.tokens, adapted_matrices(job, key, s, moe_layer), layer_adapters(job, key, moe_layer), list);
+  if ((job.adapters & kAdaptPrompts) != 0) {
+    add_prompts_and_scales(job, s.tokens, 0, prompted_share(job) / touched_share(job) * s.q_local, 0, list);
+  }
 }
 
 void freeze_ends(const Job& job, const LayerSizes& s, bool head, OperationList& list) {
@@ -276,13 +356,17 @@ void add_adapter_sizes(const Job& job, const LayerKey& key, const LayerSizes& s,
   if (quantised_head(job)) {
     costs.head_quantised = s.vocab_local * s.h;
   }
-  if (job.training.peft == PeftMethod::qlora) {
+  if (job.adapters == kAdaptPrompts) {
+    costs.untouched_layers = std::min(kLayersWithoutPrompts, job.model.layers);
+  }
+  if (job.training.holds_nf4()) {
     const double expert = job.model.moe ? s.h * job.model.moe->expert_ffn / key.etp : 0;
     const double largest = std::max({s.h * s.q_local, s.h * s.ffn_local, expert, costs.head_quantised});
     costs.dequantised = Bytes(2 * profile.dequantised_copies * largest);
   }
-  if ((job.adapters & kAdaptHead) != 0 && profile.adapter_dropout > 0.5) {
-    costs.head_activations += Bytes(3 * s.h * s.tokens);
+  if ((job.adapters & kAdaptHead) != 0) {
+    const double kept = low_rank(job) ? (profile.adapter_dropout > 0.5 ? 3 * s.h : 0) : 2 * s.vocab_local;
+    costs.head_activations += Bytes(kept * s.tokens);
   }
 }
 

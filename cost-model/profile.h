@@ -109,7 +109,7 @@ struct TokenBytes {
   std::int8_t flash = -1;         ///< 1: only with fused attention, 0: only without, -1: always
   std::int8_t rms_kernel = -1;    ///< 1: only with a fused norm kernel, 0: only without, -1: always
   std::int8_t tp_above_one = -1;  ///< 1: only when tp > 1, 0: only when tp = 1, -1: always
-  std::int8_t frozen = -1;        ///< 1: only with frozen weights (adapters), 0: only with trained ones, -1: always
+  std::int8_t frozen = -1;        ///< 1: only with frozen norm weights, 0: only with trained ones, -1: always
   std::int8_t grouped = -1;       ///< 1: only with fewer key/value heads than heads, 0: only with as many, -1: always
   double f_plain = -1;            ///< f of an FFN without a gate; -1: as f
   double narrow = 1;              ///< factor on the bytes when products take 8-bit inputs

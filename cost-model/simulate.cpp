@@ -239,10 +239,13 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
   times.optimizer += optimizer_products(job, layout_->optimizer,
                                         stage.params - (content.embedding ? costs.embedding_params : 0) -
                                             (own_head ? costs.head_params : 0) + stage.expert_params);
+  times.optimizer += loss_scaling(job, *layout_, local);
+  times.optimizer += paged_update(job, *layout_, costs, {content, 0, 1, -1}, whole, groups, micro_batches_);
   const bool host_link = job.cluster.host_link.raw() > 0;
   if (layout_->offload == Offload::optimizer && host_link) {
     times.optimizer_copy = offloaded_update(job, *layout_, local);
     times.optimizer = Seconds(0);
+    times.activation_copy = hosted_weights(job, *layout_, costs, content, whole, groups) / job.cluster.host_link;
   } else if (layout_->offload == Offload::activations && host_link) {
     const Bytes moved = costs.dense_activations * static_cast<double>(content.dense) +
                         costs.moe_activations * static_cast<double>(content.moe);

@@ -36,7 +36,7 @@ class Simulator::Work {
     Seconds reduce;  ///< of all gradients, once per step; ZeRO-2: per micro-batch
     Seconds tied;    ///< all-reduce of a matrix that both ends of the pipeline hold
     Seconds optimizer, optimizer_copy;
-    Seconds activation_copy;  ///< one micro-batch to host memory
+    Seconds activation_copy;  ///< activations of one micro-batch to host memory, or frozen weights from there
     FsdpTimes fsdp;
     double params = 0;  ///< that `gather` and `reduce` are spread over
   };

@@ -21,10 +21,6 @@ constexpr std::array<OptimizerRow, 8> kOptimizers{{{Optimizer::adam, 12, 0},
 /// Memory bandwidth of a host, assumed: two sockets of eight DDR4-3200 channels (409.6 GB/s), half of it reached.
 constexpr BytesPerSecond kHostMemory{200e9};
 
-bool training_in_fp32(const Job& job) {
-  return job.training.precision == Precision::fp32 || job.training.precision == Precision::tf32;
-}
-
 /// DeepSpeed's third stage keeps a second copy of the weights inside small groups (ZeRO++ hpZ); other programs shard
 /// all states inside the group and replicate across groups (HSDP).
 bool second_copy(const Job& job, const Layout& layout) {
@@ -34,6 +30,10 @@ bool second_copy(const Job& job, const Layout& layout) {
 }
 
 }  // namespace
+
+bool training_in_fp32(const Job& job) {
+  return job.training.precision == Precision::fp32 || job.training.precision == Precision::tf32;
+}
 
 const OptimizerRow& row_of(Optimizer optimizer) { return kOptimizers[static_cast<std::size_t>(optimizer)]; }
 
@@ -61,6 +61,17 @@ Seconds optimizer_products(const Job& job, Optimizer optimizer, double matrix_pa
   const auto rate =
       job.cluster.gpu.peak_of(wide_precision(job)) * (job.constants.power_factor * job.constants.gemm_16bit);
   return Flops(5 * 6.0 * job.model.hidden * matrix_params) / rate;
+}
+
+Seconds loss_scaling(const Job& job, const Layout& layout, double local) {
+  if (job.training.precision != Precision::fp16 || layout.offload == Offload::optimizer) {
+    return Seconds(0);
+  }
+  const Bytes gradients(std::max(2.0, state_bytes(job, layout.optimizer).gradient) * local);
+  const auto world = std::min<std::int64_t>(layout.world(), job.cluster.gpus());
+  return memory_time(job, gradients * 2.0, MemoryKind::plain) +
+         collective_time(job, Collective::all_reduce, Bytes(4), place_group(job.cluster, static_cast<int>(world), 1)) +
+         Seconds(2 * job.profile.launch_s);
 }
 
 OffloadedStates offloaded_states(const Job& job, const Layout& layout, double local) {
@@ -109,6 +120,14 @@ StageCosts stage_costs(const LayerCosts& costs, const StageContent& content) {
   if (again < 1) {
     out.sums += costs.dense_once * (content.dense * (1 - again));
     out.sums += costs.moe_once * (content.moe * (1 - again));
+  }
+  if (content.embedding && costs.untouched_layers > 0 && content.dense > 0) {
+    PassCosts no_backward = costs.dense;
+    for (Seconds PassCosts::*forward : {&PassCosts::forward, &PassCosts::tp_forward, &PassCosts::cp_forward,
+                                        &PassCosts::ep_forward, &PassCosts::host_forward, &PassCosts::forward_launch}) {
+      no_backward.*forward = Seconds(0);
+    }
+    out.sums += no_backward * -std::min(costs.untouched_layers, content.dense);
   }
   if (content.embedding) {
     out.sums += costs.embedding;

@@ -21,12 +21,21 @@ struct StateBytes {
   double weight = 2, gradient = 4, optimizer = 12;
   double wire = 4;  ///< of a gradient on its way
 };
+/// Whether weights, gradients and activations are four bytes wide (fp32, tf32).
+bool training_in_fp32(const Job& job);
 /// By precision, optimizer and the framework's habits. Training in fp32 or tf32 has no master copy beside its weights.
 StateBytes state_bytes(const Job& job, Optimizer optimizer);
 
 /// Time of an optimizer step beyond its memory traffic: Muon's five Newton-Schulz iterations, each of three products
 /// (6 h FLOP a parameter of a square matrix), at the rate of a large product.
 Seconds optimizer_products(const Job& job, Optimizer optimizer, double matrix_params);
+
+/// Time a step of fp16 training spends on its loss scale, for `local` gradients of a GPU: one kernel reads and writes
+/// them all to divide them by the scale and to look for infinities, an all-reduce of four bytes over all ranks spreads
+/// what it found, and the host waits for that before it launches the update (a copy and a launch). 0 in other
+/// precisions and where the host runs the update. Source: torch._amp_foreach_non_finite_check_and_unscale_ as
+/// torch.amp.GradScaler and megatron/core/optimizer call it. Steps that are skipped for an infinity are not counted.
+Seconds loss_scaling(const Job& job, const Layout& layout, double local);
 
 /// What offloaded optimizer states of `local` parameters per GPU need: host memory, and what of it storage must take.
 struct OffloadedStates {
@@ -163,6 +172,17 @@ struct StageMemory {
 /// Weights, gradients, optimizer states and gathered parameters of a rank whose weights are frozen: those of `m`.
 void frozen_states(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
                    const StageCosts& stage, const DataGroups& groups, double micro_batches, MemoryEstimate& m);
+
+/// Time that paged optimizer states of a GPU travel in a step: what of them the GPU has no room for beside its peak
+/// comes up page by page, and as many pages go down for it (unified memory; bitsandbytes' paged optimizers). 0 for
+/// programs that do not page, under ZeRO and for adapters, whose states are small.
+Seconds paged_update(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
+                     const StageCosts& stage, const DataGroups& groups, double micro_batches);
+
+/// Frozen weights of a rank that stand in host memory and cross the host link in every pass: those of ZeRO-3 and FSDP
+/// with offload. 0 otherwise: weights that are trained go up once, with the update.
+Bytes hosted_weights(const Job& job, const Layout& layout, const LayerCosts& costs, const StageContent& content,
+                     const StageCosts& stage, const DataGroups& groups);
 
 /// Parameters whose gradients a rank reduces and whose states it updates: all, or the adapters beside frozen weights.
 struct TrainedParameters {

@@ -22,14 +22,39 @@ std::string divided(const FrozenRank& rank, int from_stage) {
              : "";
 }
 
+/// How the number of adapter parameters comes about.
+std::string adapter_count_formula(const TrainingSpec& training) {
+  const std::string prompts = std::to_string(kPromptLength) + " x hidden and a gate per head in all but the first " +
+                              std::to_string(kLayersWithoutPrompts) + " layers";
+  switch (training.peft) {
+    case PeftMethod::adapter:
+      return prompts;
+    case PeftMethod::adapter_v2:
+      return "2 per output of every matrix, the norms, and " + prompts;
+    default:
+      return "rank " + std::to_string(training.peft_rank) + " x (inputs + outputs) of each adapted matrix";
+  }
+}
+
 }  // namespace
+
+std::string adapters_text(const TrainingSpec& training) {
+  switch (training.peft) {
+    case PeftMethod::adapter:
+      return "prompts and gates";
+    case PeftMethod::adapter_v2:
+      return "prompts, gates, biases, scales and norms";
+    default:
+      return "adapters of rank " + std::to_string(training.peft_rank);
+  }
+}
 
 std::string frozen_weights_formula(const FrozenRank& rank) {
   const auto& profile = rank.job.profile;
   const double quantised = rank.stage.quantised + (own_head(rank) ? rank.costs.head_quantised : 0);
   const double all = rank.stage.params + rank.stage.expert_params + (own_head(rank) ? rank.costs.head_params : 0);
   std::string text;
-  double plain_bytes = 2;
+  double plain_bytes = training_in_fp32(rank.job) ? 4 : 2;
   if (quantised > 0) {
     const bool doubly = rank.job.training.double_quantisation;
     plain_bytes = profile.unquantised_bytes;
@@ -37,9 +62,10 @@ std::string frozen_weights_formula(const FrozenRank& rank) {
            (doubly ? "1/64 + 4/(64 x 256)" : "4/64") + ", arXiv:2305.14314) + ";
   }
   text += bytes_of(plain_bytes) + " x " + count_of(all - quantised) + (quantised > 0 ? " others + " : " frozen + ") +
-          bytes_of(profile.adapter_bytes) + " x " + count_of(trained(rank)) + " of adapters (rank " +
-          std::to_string(rank.job.training.peft_rank) + " x (inputs + outputs) of each adapted matrix)";
-  return text + divided(rank, 3);
+          bytes_of(profile.adapter_bytes) + " x " + count_of(trained(rank)) + " of adapters (" +
+          adapter_count_formula(rank.job.training) + ")";
+  const bool hosted = rank.layout.zero >= 3 && rank.layout.offload == Offload::optimizer;
+  return text + divided(rank, 3) + (hosted ? ", in host memory" : "");
 }
 
 std::string adapter_gradients_formula(const FrozenRank& rank) {
@@ -53,8 +79,7 @@ std::string adapter_gradients_formula(const FrozenRank& rank) {
 
 std::string adapter_states_formula(const FrozenRank& rank) {
   const auto& profile = rank.job.profile;
-  if (rank.layout.offload == Offload::optimizer ||
-      (rank.job.training.peft == PeftMethod::qlora && profile.paged_states > 0.5)) {
+  if (rank.layout.offload == Offload::optimizer || (rank.job.training.holds_nf4() && profile.paged_states > 0.5)) {
     return "moments of the adapters in host memory";
   }
   return bytes_of(profile.adapter_state_bytes) + " x " + count_of(trained(rank)) +

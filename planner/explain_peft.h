@@ -14,6 +14,8 @@ struct FrozenRank {
   const StageCosts& stage;
   const DataGroups& data;
 };
+/// "adapters of rank 16", "prompts and gates".
+std::string adapters_text(const TrainingSpec& training);
 std::string frozen_weights_formula(const FrozenRank& rank);
 std::string adapter_gradients_formula(const FrozenRank& rank);
 std::string adapter_states_formula(const FrozenRank& rank);

@@ -100,10 +100,13 @@ double parameters(const Context& c) { return dense_parameters(c) + c.stage.exper
 
 std::string compute_formula(const Context& c) {
   const auto text = per_pass(c, &PassCosts::forward, &PassCosts::backward);
-  return c.costs.frozen ? text + "; frozen products have no weight gradients, adapters of rank " +
-                              number(c.job.training.peft_rank) + " have" +
-                              (c.stage.quantised > 0 ? ", 4-bit weights are unpacked before each product" : "")
-                        : text;
+  return c.costs.frozen
+             ? text + "; frozen products have no weight gradients, " + adapters_text(c.job.training) + " have" +
+                   (c.stage.quantised > 0 ? ", 4-bit weights are unpacked before each product" : "") +
+                   (c.costs.untouched_layers > 0 && c.group.content.embedding
+                        ? "; the first " + number(c.costs.untouched_layers) + " layers have no backward pass"
+                        : "")
+             : text;
 }
 std::string recompute_formula(const Context& c) {
   return c.layout.recompute == RecomputeKind::none ? "no recomputation" : per_pass(c, nullptr, &PassCosts::recompute);
@@ -211,10 +214,18 @@ double local_parameters(const Context& c) {
                             : parameters(c);
 }
 
+std::string loss_scale_formula(const Context& c) {
+  const Seconds scaling = loss_scaling(c.job, c.layout, local_parameters(c));
+  return scaling > Seconds(0) ? "; of it " + format(scaling) +
+                                    " for the fp16 loss scale: gradients read and written once to unscale them and to "
+                                    "look for infinities, an all-reduce of 4 B, a wait of the host; no step is skipped"
+                              : "";
+}
+
 std::string optimizer_formula(const Context& c) {
   return count_of(local_parameters(c)) + " local parameters x traffic per parameter / (" +
          format(c.job.cluster.gpu.memory_bandwidth) + " x memory_adam)" +
-         (c.layout.offload == Offload::optimizer ? "; it runs on the host: see offload" : "");
+         (c.layout.offload == Offload::optimizer ? "; it runs on the host: see offload" : "") + loss_scale_formula(c);
 }
 
 std::string host_formula(const Context& c) {
@@ -222,16 +233,28 @@ std::string host_formula(const Context& c) {
          ", and the fixed time of a step";
 }
 
+std::string hosted_formula(const Context& c) {
+  const Bytes weights = hosted_weights(c.job, c.layout, c.costs, c.group.content, c.stage, c.data);
+  return weights > Bytes(0) ? "; " + format(weights) +
+                                  " of frozen weights up before each pass, as far as that exceeds the pass beside it"
+                            : "";
+}
+
 std::string offload_formula(const Context& c) {
   switch (c.layout.offload) {
     case Offload::optimizer:
       return "gradients down and weights up for " + count_of(local_parameters(c)) + " parameters over " +
-             format(c.job.cluster.host_link) + " between GPU and host, or the update in host memory if that is slower";
+             format(c.job.cluster.host_link) + " between GPU and host, or the update in host memory if that is slower" +
+             hosted_formula(c);
     case Offload::activations:
       return "copies of activations over " + format(c.job.cluster.host_link) +
              " that exceed the passes they run beside";
-    default:
-      return "no offload";
+    default: {
+      const Seconds paged = paged_update(c.job, c.layout, c.costs, c.group, c.stage, c.data, c.micro_batches);
+      return paged > Seconds(0) ? "paged optimizer states beyond the room that the peak leaves, up and down over " +
+                                      format(c.job.cluster.host_link)
+                                : "no offload";
+    }
   }
 }
 
@@ -398,7 +421,8 @@ std::string activations_memory(const Context& c, const MemoryEstimate& m) {
   std::string text =
       shortest(std::round(held * 100) / 100) + (held > 1 ? " micro-batches" : " micro-batch") + " in flight x [";
   if (c.group.content.dense > 0) {
-    text += number(c.group.content.dense) + " dense x " + format(c.costs.dense_activations);
+    const int untouched = c.group.content.embedding ? std::min(c.costs.untouched_layers, c.group.content.dense) : 0;
+    text += number(c.group.content.dense - untouched) + " dense x " + format(c.costs.dense_activations);
   }
   if (c.group.content.moe > 0) {
     text += (c.group.content.dense > 0 ? " + " : "") + number(c.group.content.moe) + " MoE x " +
@@ -411,6 +435,9 @@ std::string activations_memory(const Context& c, const MemoryEstimate& m) {
   if (m.moment == 1) {
     text += ", + what the first layer of the backward pass adds";
   }
+  if (c.costs.untouched_layers > 0 && c.group.content.embedding) {
+    text += "; the first " + number(c.costs.untouched_layers) + " lie below every prompt and keep nothing";
+  }
   return text + (c.layout.offload == Offload::activations ? "; all but two layers in host memory" : "");
 }
 std::string loss_memory(const Context& c, const MemoryEstimate& m) {
@@ -421,8 +448,12 @@ std::string loss_memory(const Context& c, const MemoryEstimate& m) {
          format(c.costs.head_activations);
 }
 std::string gathered_memory(const Context& c, const MemoryEstimate& m) {
-  const bool alone = c.costs.frozen && c.data.dense_shards <= 1;
-  std::string text = c.layout.zero >= 3 && !alone ? "2 B x (embedding and head + prefetched layers), gathered" : "";
+  const bool alone = c.costs.frozen && c.data.dense_shards <= 1 && c.layout.offload != Offload::optimizer;
+  std::string text;
+  if (c.layout.zero >= 3 && !alone) {
+    text = c.costs.frozen ? "embedding and head + prefetched layers as they are held, gathered"
+                          : "2 B x (embedding and head + prefetched layers), gathered";
+  }
   if (c.data.secondary.ranks > 1) {
     text += ", and a second copy of the weights over " + group_text(c.data.secondary);
   }

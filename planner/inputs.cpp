@@ -123,6 +123,9 @@ TrainingSpec Loader::training(const ModelSpec& model, const ClusterSpec& cluster
   training.global_batch = global_batch(model, cluster, training.seq);
   training.precision = precision(cluster.gpu);
   training.fp8_recipe = options_.fp8_recipe;
+  if (training.precision == Precision::fp16) {
+    assume("steps skipped for an infinity", "none, the loss scale has settled", "no option");
+  }
   // Of the programs only those around Hugging Face models hold weights in 4 bits.
   const bool packed = options_.peft == PeftMethod::qlora;
   training.framework = options_.framework.value_or(packed ? Framework::fsdp : Framework::megatron);

@@ -194,15 +194,17 @@ std::vector<OptionRow> make_rows() {
       {.name = "peft",
        .argument = "METHOD",
        .commands = kPlannedOrFit,
-       .meaning = "fine-tune: lora[:rank=16:targets=all], qlora[:...]",
+       .meaning = "fine-tune: lora[:rank=16:targets=all], qlora, adapter",
        .fallback = "none",
-       .details = "targets are joined by +: q, k, v, o, gate, up, down, head, the groups qkv, attention, mlp and all, "
-                  "or names "
-                  "such as q_proj. qlora holds the frozen matrices in 4 bits (NF4, doubly quantised).",
+       .details =
+           "lora and qlora take a rank and targets, joined by +: q, k, v, o, gate, up, down, head, the groups qkv, "
+           "attention, mlp and all, or names such as q_proj. qlora holds the frozen matrices in 4 bits (NF4, doubly "
+           "quantised). adapter: 10 prompts in the attention of all but the first 2 layers (LLaMA-Adapter); "
+           "adapter-v2: those, a bias and a scale per output and the norms.",
        .completes = Completes::choices,
        .choices =
            [] {
-             return std::vector<Text>{"none", "lora", "qlora"};
+             return std::vector<Text>{"none", "lora", "qlora", "adapter", "adapter-v2"};
            },
        .set = [](Options& o, const Text& text) { return read_peft(text, o); }},
 

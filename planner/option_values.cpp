@@ -249,12 +249,17 @@ std::string read_recompute(const std::string& text, std::vector<std::string>& ta
 
 std::string read_peft(const std::string& text, PlannerOptions& options) {
   const std::vector<std::string> parts = split(text, ':');
-  const std::vector<std::string> methods{"none", "lora", "qlora"};
-  const auto method = std::find(methods.begin(), methods.end(), parts[0]);
-  if (method == methods.end()) {
+  options.peft = value_in(kPeftNames, parts[0]);
+  if (!options.peft) {
+    std::vector<std::string> methods;
+    for (const auto& row : kPeftNames) {
+      methods.emplace_back(row.name);
+    }
     return unknown_choice(parts[0], methods);
   }
-  options.peft = static_cast<PeftMethod>(method - methods.begin());
+  if (parts.size() > 1 && (options.peft == PeftMethod::adapter || options.peft == PeftMethod::adapter_v2)) {
+    return "\"" + parts[1] + "\": " + parts[0] + " has no rank and no targets";
+  }
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const std::size_t equals = parts[i].find('=');
     const std::string key = parts[i].substr(0, equals);

@@ -121,12 +121,12 @@ std::string recompute_text_of_problem(const Job& job, const Layout& layout) {
 
 bool packed_weights_not_offered(const Job& job, const Layout&) {
   const Framework framework = job.training.framework;
-  return job.training.peft == PeftMethod::qlora && framework != Framework::fsdp && framework != Framework::deepspeed &&
+  return job.training.holds_nf4() && framework != Framework::fsdp && framework != Framework::deepspeed &&
          framework != Framework::plain;
 }
 
 bool packed_weights_cut(const Job& job, const Layout& layout) {
-  return job.training.peft == PeftMethod::qlora && layout.tp > 1;
+  return job.training.holds_nf4() && layout.tp > 1;
 }
 
 }  // namespace

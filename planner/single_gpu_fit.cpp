@@ -91,6 +91,34 @@ int longest_for(const ModelSpec& model) {
   return model.learned_positions > 0 ? std::min(model.learned_positions, kLongestTried) : kLongestTried;
 }
 
+/// Elements of the largest matrix of a kind: a product of the layers, or embedding and head.
+double largest_of_layers(const ModelSpec& model) {
+  const double ffn = std::max<double>(model.ffn_hidden, model.moe ? model.moe->expert_ffn : 0);
+  return static_cast<double>(model.hidden) * std::max(ffn, static_cast<double>(model.heads) * model.head_dim);
+}
+
+/// Weights of layers and ends as they are loaded and held, and what the last matrix needs besides.
+Bytes load_peak_of(const FitRequest& request, const FitModeRow& mode, const FrameworkProfile& profile) {
+  const auto& model = request.model;
+  const double ends = static_cast<double>(model.vocab) * model.hidden;
+  const double layers = largest_of_layers(model);
+  const double packed = quantised_weight_bytes(request.training.double_quantisation);
+  Bytes peak(0);
+  if (mode.peft == PeftMethod::qlora) {
+    // First everything in its place with 16-bit ends, then the ends are widened one by one.
+    const Bytes packing = inference_weights(model, packed, 2) + Bytes(2 * layers);
+    const Bytes widening = inference_weights(model, packed, profile.unquantised_bytes) + Bytes(2 * ends);
+    peak = max(packing, profile.unquantised_bytes > 2 ? widening : packing);
+  } else if (mode.peft == PeftMethod::lora || mode.weight_bytes == 2) {
+    peak = inference_weights(model, 2, 2);
+  } else if (mode.weight_bytes > 0 && mode.weight_bytes < 2) {
+    peak = inference_weights(model, mode.weight_bytes, 2) + Bytes(2 * layers);
+  } else {
+    return Bytes(0);
+  }
+  return peak + Bytes(profile.context_gib * kGib);
+}
+
 FitCell cell_of(const FitRequest& request, const FitModeRow& mode, const GpuSpec& gpu, const ProfileSet& profiles) {
   FitCell cell;
   cell.mode = &mode;
@@ -121,6 +149,12 @@ FitCell cell_of(const FitRequest& request, const FitModeRow& mode, const GpuSpec
     cell.largest_batch = largest(kLargestBatchTried, [&](int b) { return fits(at(seq, b)); });
   }
   cell.fits = verdict(cell.memory, headroom);
+  cell.load_peak = load_peak_of(request, mode, profiles.find_program(request.training.program, request.training.date));
+  if (cell.load_peak > cell.memory.capacity) {
+    cell.fits = Fits::no;
+    cell.longest_seq = 0;
+    cell.largest_batch = 0;
+  }
   return cell;
 }
 

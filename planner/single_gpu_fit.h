@@ -21,12 +21,16 @@ extern const std::array<FitModeRow, 7> kFitModes;
 /// One use on one GPU at the reference batch and sequence.
 struct FitCell {
   const FitModeRow* mode = nullptr;
-  MemoryEstimate memory;   ///< inference: weights, key/value cache under activations, the prefill's buffers under loss
-  Fits fits = Fits::no;    ///< fits: with the headroom; tight: without
-  int longest_seq = 0;     ///< tokens of one sequence that fit, 0: none; kLongestTried: at least so many
-  int largest_batch = 0;   ///< sequences of the reference length that fit, 0: none
-  Seconds step;            ///< training: one micro-batch forward, backward and update; 0 for inference
-  double step_error = 0;   ///< half width of its 80 % interval, relative
+  MemoryEstimate memory;  ///< inference: weights, key/value cache under activations, the prefill's buffers under loss
+  Fits fits = Fits::no;   ///< fits: with the headroom; tight: without
+  int longest_seq = 0;    ///< tokens of one sequence that fit, 0: none; kLongestTried: at least so many
+  int largest_batch = 0;  ///< sequences of the reference length that fit, 0: none
+  Seconds step;           ///< training: one micro-batch forward, backward and update; 0 for inference
+  double step_error = 0;  ///< half width of its 80 % interval, relative
+  /// The most the GPU holds while the checkpoint is loaded, with its context: matrices arrive in 16 bits one after the
+  /// other (from_pretrained of transformers with a device map or a quantisation), each stands beside the 4-bit or fp32
+  /// one it becomes until that is made. 0: not known, the program loads in host memory first.
+  Bytes load_peak;
   std::string impossible;  ///< why the GPU cannot run it at all; empty when it can
   [[nodiscard]] Bytes low() const { return memory.total() * (1 / (1 + memory.error)); }
   [[nodiscard]] Bytes high() const { return memory.total() * (1 + memory.error); }

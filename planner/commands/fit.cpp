@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "cost-model/peft.h"
+#include "planner/fit_claims.h"
 #include "planner/inputs.h"
 #include "planner/report/json_writer.h"
 #include "planner/report/output.h"
@@ -26,7 +27,13 @@ constexpr std::array<std::string_view, 5> kUsualGpus{"rtx-4060-laptop", "rtx-309
 struct FitInputs {
   FitRequest request;
   std::vector<GpuSpec> gpus;
+  GpuSpec claimed_card;  ///< that of the claims of others
   std::vector<Assumption> assumed;
+};
+/// All that is shown.
+struct FitTable {
+  std::vector<FitRow> rows;
+  std::vector<FitClaim> claims;
 };
 
 bool given(const PlannerOptions& options, std::string_view option) {
@@ -66,6 +73,7 @@ FitInputs inputs_of(const PlannerOptions& options, std::string& warnings) {
   attempt([&] {
     const GpuCatalogue catalogue = shipped_gpus();
     const auto words = gpu_words(options);
+    inputs.claimed_card = catalogue.find("rtx-4090");
     if (words.empty()) {
       for (const auto id : kUsualGpus) {
         inputs.gpus.push_back(catalogue.find(id));
@@ -151,7 +159,18 @@ std::string heading(const FitInputs& inputs) {
          " parameters, one sequence of " + with_separators(inputs.request.training.seq) + " tokens on one GPU";
 }
 
-std::vector<std::string> notes_of(const FitInputs& inputs) {
+std::string loading_note(const std::vector<FitRow>& rows) {
+  std::string peaks;
+  for (const auto& cell : rows.empty() ? std::vector<FitCell>{} : rows.front().cells) {
+    if (cell.load_peak > Bytes(0)) {
+      peaks += (peaks.empty() ? "" : ", ") + std::string(cell.mode->key) + " " + gib(cell.load_peak) + " GiB";
+    }
+  }
+  return "loading on the GPU, one matrix after the other, its 16 bits beside what it becomes: " + peaks +
+         "; a use whose loading does not fit is answered no";
+}
+
+std::vector<std::string> notes_of(const FitInputs& inputs, const std::vector<FitRow>& rows) {
   const auto& request = inputs.request;
   const auto memory = [&](double bytes) { return gib(inference_weights(request.model, bytes, bytes)) + " GiB"; };
   return {"use: fp32 to int4 are inference with that many bytes a weight; below each GPU its usable memory",
@@ -160,15 +179,24 @@ std::vector<std::string> notes_of(const FitInputs& inputs) {
                       "sequence at batch 1 and the largest batch at the sequence above that fit"),
           "weights alone: fp32 " + memory(4) + ", 16 bits " + memory(2) + "; inference adds a key/value cache of " +
               gib(key_value_cache(request.model, request.training.seq, 1)) + " GiB in 16 bits",
-          "step: one micro-batch of the reference forward, backward and update"};
+          "step: one micro-batch of the reference forward, backward and update",
+          loading_note(rows)};
 }
 
-std::string text_of(const FitInputs& inputs, const std::vector<FitRow>& rows, const Terminal& terminal,
-                    std::ostream& err) {
+std::string text_of(const FitInputs& inputs, const FitTable& fit, const Terminal& terminal, std::ostream& err) {
   std::vector<std::string> dropped;
-  std::string text = heading(inputs) + "\n\n" + table_of(rows).render(terminal, 0, &dropped) + "\n";
-  for (const auto& note : notes_of(inputs)) {
-    text += wrap(note, std::max(40, terminal.width), 2) + "\n";
+  std::string text = heading(inputs) + "\n\n" + table_of(fit.rows).render(terminal, 0, &dropped) + "\n";
+  const int width = std::max(40, terminal.width);
+  for (const auto& note : notes_of(inputs, fit.rows)) {
+    text += wrap(note, width, 2) + "\n";
+  }
+  if (!fit.claims.empty()) {
+    text += "\nclaims of others:\n";
+  }
+  for (const auto& claim : fit.claims) {
+    text += wrap("  " + claim.what + ": claimed " + claim.claimed + ", here " + claim.here + "; " + claim.reason, width,
+                 4) +
+            "\n";
   }
   text += "\nassumed:\n";
   TextTable assumed;
@@ -187,10 +215,19 @@ std::string text_of(const FitInputs& inputs, const std::vector<FitRow>& rows, co
   return text;
 }
 
-std::string markdown_of(const FitInputs& inputs, const std::vector<FitRow>& rows) {
-  std::string text = "## " + heading(inputs) + "\n\n" + github_table(table_of(rows)) + "\n";
-  for (const auto& note : notes_of(inputs)) {
+std::string markdown_of(const FitInputs& inputs, const FitTable& fit) {
+  std::string text = "## " + heading(inputs) + "\n\n" + github_table(table_of(fit.rows)) + "\n";
+  for (const auto& note : notes_of(inputs, fit.rows)) {
     text += "- " + note + "\n";
+  }
+  if (!fit.claims.empty()) {
+    TextTable claims;
+    claims.columns = {
+        {"claim of others", false, 0}, {"claimed", false, 0}, {"here", false, 0}, {"why they differ", false, 0}};
+    for (const auto& claim : fit.claims) {
+      claims.rows.push_back({claim.what, claim.claimed, claim.here, claim.reason});
+    }
+    text += "\n" + github_table(claims);
   }
   TextTable assumed;
   assumed.columns = {{"assumed", false, 0}, {"value", false, 0}, {"set by", false, 0}};
@@ -232,6 +269,9 @@ void write_cell(JsonWriter& json, const FitCell& cell) {
     json.field(term.key, whole(cell.memory.*term.field));
   }
   json.end_object();
+  if (cell.load_peak > Bytes(0)) {
+    json.field("load_peak_bytes", whole(cell.load_peak));
+  }
   json.field("fits", name_of(cell.fits));
   json.field("longest_seq", cell.longest_seq).field("largest_batch", cell.largest_batch);
   if (cell.step.raw() > 0) {
@@ -242,7 +282,7 @@ void write_cell(JsonWriter& json, const FitCell& cell) {
   json.end_object();
 }
 
-std::string json_of(const FitInputs& inputs, const std::vector<FitRow>& rows) {
+std::string json_of(const FitInputs& inputs, const FitTable& fit) {
   const auto& request = inputs.request;
   JsonWriter json;
   json.begin_object();
@@ -260,8 +300,15 @@ std::string json_of(const FitInputs& inputs, const std::vector<FitRow>& rows) {
     json.end_object();
   }
   json.end_array();
+  json.key("claims").begin_array();
+  for (const auto& claim : fit.claims) {
+    json.begin_object();
+    json.field("what", claim.what).field("claimed", claim.claimed).field("here", claim.here);
+    json.field("reason", claim.reason).end_object();
+  }
+  json.end_array();
   json.key("gpus").begin_array();
-  for (const auto& row : rows) {
+  for (const auto& row : fit.rows) {
     json.begin_object();
     json.field("gpu", row.gpu.id).field("name", row.gpu.name);
     json.field("usable_bytes", static_cast<std::int64_t>(std::llround(row.gpu.usable.raw())));
@@ -288,22 +335,24 @@ int run_fit(const PlannerOptions& options, std::ostream& out, std::ostream& err)
   for (const auto& gpu : inputs.gpus) {
     gpus.push_back(&gpu);
   }
-  const auto rows = single_gpu_fits(inputs.request, gpus, profiles);
+  FitTable fit;
+  fit.rows = single_gpu_fits(inputs.request, gpus, profiles);
+  fit.claims = claims_about(inputs.request, inputs.claimed_card, profiles);
   const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
   switch (chosen_format(options)) {
     case OutputFormat::json:
-      write_result(options, json_of(inputs, rows), out);
+      write_result(options, json_of(inputs, fit), out);
       break;
     case OutputFormat::csv:
-      write_result(options, csv_of(inputs, rows), out);
+      write_result(options, csv_of(inputs, fit.rows), out);
       break;
     case OutputFormat::markdown:
-      write_result(options, markdown_of(inputs, rows), out);
+      write_result(options, markdown_of(inputs, fit), out);
       break;
     default:
-      write_result(options, text_of(inputs, rows, terminal, err), out);
+      write_result(options, text_of(inputs, fit, terminal, err), out);
   }
-  const bool some = std::any_of(rows.begin(), rows.end(), [](const FitRow& row) {
+  const bool some = std::any_of(fit.rows.begin(), fit.rows.end(), [](const FitRow& row) {
     return std::any_of(row.cells.begin(), row.cells.end(),
                        [](const FitCell& cell) { return cell.impossible.empty() && cell.fits != Fits::no; });
   });

@@ -13,18 +13,31 @@ namespace {
 constexpr double kGib = 1073741824.0;
 constexpr int kMany = 1'000'000'000;
 
-/// Who ran it: the program whose memory and speed apply, and the figure its memory column shows.
+/// Who ran it: the program whose memory and speed apply, the figure its memory column shows, and what stands in its
+/// examples where a row is silent.
 struct ProgramRow {
   std::string_view word, program;
   MemoryFigure figure;
+  int seq = 0, batch = 0;  ///< of every example; 0: they differ
+  int rank = 0;            ///< 0: set by apply_litgpt(), apply_torchtune()
+  bool flash = true;
+  std::string_view source;  ///< of these
 };
-constexpr std::array<ProgramRow, 6> kPrograms{{
-    {"torchtune", "torchtune", MemoryFigure::reserved},
-    {"LitGPT", "litgpt", MemoryFigure::allocated},  // its scripts print torch.cuda.max_memory_allocated
-    {"PEFT", "huggingface", MemoryFigure::reserved},
-    {"Hugging Face", "huggingface", MemoryFigure::reserved},
-    {"Flash Attention 2", "huggingface", MemoryFigure::reserved},
-    {"Transformers", "huggingface", MemoryFigure::reserved},
+constexpr std::string_view kPeftExample =
+    "huggingface/peft examples/causal_language_modeling/peft_lora_clm_accelerate_ds_zero3_offload.py of 2023-02: batch "
+    "8, 64 tokens, rank 8, fp32, peak of allocated memory";
+// Of the comparison of Unsloth with Hugging Face programs its notebooks alone tell batch and sequence.
+constexpr std::string_view kUnslothBlog =
+    "huggingface/blog unsloth-trl.md: rank 16 on every matrix of the layers, gradient checkpointing";
+constexpr std::array<ProgramRow, 8> kPrograms{{
+    {"torchtune", "torchtune", MemoryFigure::reserved, 0, 0, 0, true, ""},
+    {"LitGPT", "litgpt", MemoryFigure::allocated, 0, 0, 0, true, ""},  // prints torch.cuda.max_memory_allocated
+    {"PEFT", "peft", MemoryFigure::allocated, 64, 8, 8, false, kPeftExample},
+    {"Hugging Face", "huggingface", MemoryFigure::reserved, 0, 0, 16, false, kUnslothBlog},
+    {"Flash Attention 2", "huggingface", MemoryFigure::reserved, 0, 0, 16, true, kUnslothBlog},
+    {"Transformers", "huggingface", MemoryFigure::reserved, 0, 0, 16, true, ""},
+    {"Unsloth", "unsloth", MemoryFigure::reserved, 0, 0, 16, true, kUnslothBlog},
+    {"Unsloth Open", "unsloth", MemoryFigure::reserved, 0, 0, 16, true, kUnslothBlog},
 }};
 
 /// Names of models as such rows write them, letters and digits only, and the shipped model of that shape.
@@ -192,21 +205,50 @@ void apply_torchtune(const std::string& date, RunRecord& record) {
     training.seq = std::min(training.seq, kUnpackedLongest);
     record.assumed.emplace_back("training.seq: samples are not packed; longest of a batch 1,024 tokens");
   }
+  if (training.peft == PeftMethod::none && layout.dp == 1) {
+    layout.optimizer = Optimizer::adam_8bit;  // PagedAdamW8bit
+  }
   training.compiled = true;
   training.double_quantisation = true;
   training.global_batch = layout.dp * layout.micro_batch;
   record.assumed.emplace_back("adapters and recomputation: the program's recipes");
 }
 
+/// Programs of the examples around Hugging Face models.
+void apply_example(const ProgramRow& program, RunRecord& record) {
+  auto& training = record.training;
+  training.peft_rank = program.rank;
+  training.flash_attention = program.flash;
+  training.kernel = program.flash ? AttentionKernel::flash : AttentionKernel::unfused;
+  if (training.program == "peft") {
+    // MergedLinear adapts queries and values of the fused matrix; from_pretrained loads in fp32, mixed precision is
+    // off.
+    training.peft_targets = {"q", "v"};
+    training.precision = Precision::fp32;
+    if (record.layout.offload != Offload::none) {
+      skip(record, "what DeepSpeed holds on the GPU beside weights offloaded from a single one is not known");
+    }
+  } else {
+    record.layout.recompute = RecomputeKind::full;
+    record.layout.optimizer = training.program == "unsloth" ? Optimizer::adam_8bit : Optimizer::adamw;
+    training.double_quantisation = true;
+  }
+  if (!program.source.empty()) {
+    record.assumed.emplace_back(program.source);
+  }
+}
+
 void read_method(ObjectReader& layout, RunRecord& record) {
   auto& training = record.training;
-  const auto method = layout.text("peft", "full");
-  if (method == "lora" || method == "qlora") {
-    training.peft = method == "lora" ? PeftMethod::lora : PeftMethod::qlora;
-  } else if (method != "full" && method != "none") {
+  auto method = layout.text("peft", "full");
+  std::replace(method.begin(), method.end(), '_', '-');
+  const auto known = value_in(kPeftNames, method);
+  training.peft = known.value_or(PeftMethod::none);
+  if (!known && method != "full") {
     skip(record, "adapters of the kind \"" + method + "\" are not priced");
   }
   const auto quant = layout.text("quant", training.peft == PeftMethod::qlora ? "bnb.nf4" : "None");
+  training.nf4_weights = quant.compare(0, 7, "bnb.nf4") == 0;
   training.double_quantisation = quant.size() > 3 && quant.compare(quant.size() - 3, 3, "-dq") == 0;
 }
 
@@ -269,7 +311,9 @@ void read_finetune_row(ObjectReader& in, RunRecord& record, const GpuCatalogue& 
                                     [&](const ProgramRow& row) { return row.word == record.framework; });
   training.framework = Framework::fsdp;
   if (program == kPrograms.end()) {
-    skip(record, "the memory of the program \"" + record.framework + "\" is not known");
+    const bool closed = record.framework.compare(0, 7, "Unsloth") == 0;
+    skip(record, closed ? "\"" + record.framework + "\" is a closed program: what it keeps in memory is not known"
+                        : "the memory of the program \"" + record.framework + "\" is not known");
   } else {
     training.program = std::string(program->program);
   }
@@ -288,11 +332,13 @@ void read_finetune_row(ObjectReader& in, RunRecord& record, const GpuCatalogue& 
     record.cluster = usual_cluster(*gpu, (gpus + per_node - 1) / per_node, std::min(per_node, gpus), std::nullopt, 0);
   }
 
-  if (!in.has("seq") || !in.has("mbs")) {
-    skip(record, "the row states neither batch nor sequence");
+  const int usual_seq = program == kPrograms.end() ? 0 : program->seq;
+  const int usual_batch = program == kPrograms.end() ? 0 : program->batch;
+  if ((!in.has("seq") && usual_seq == 0) || (!in.has("mbs") && usual_batch == 0)) {
+    skip(record, "neither the row nor an example of its program in text states batch and sequence");
   }
-  training.seq = static_cast<int>(in.count("seq", 1, kMany, 1));
-  record.layout.micro_batch = static_cast<int>(in.count("mbs", 1, kMany, 1));
+  training.seq = static_cast<int>(in.count("seq", 1, kMany, std::max(1, usual_seq)));
+  record.layout.micro_batch = static_cast<int>(in.count("mbs", 1, kMany, std::max(1, usual_batch)));
   const auto precision = in.text("precision", "bf16");
   if (const auto found = precision_from(precision)) {
     training.precision = *found;
@@ -315,6 +361,8 @@ void read_finetune_row(ObjectReader& in, RunRecord& record, const GpuCatalogue& 
     apply_litgpt(config, gpus, record);
   } else if (training.program == "torchtune") {
     apply_torchtune(record.date, record);
+  } else if (program != kPrograms.end()) {
+    apply_example(*program, record);
   }
   const bool packed = training.program == "torchtune" && record.date >= kPackedSince;
   if (in.has("measured")) {

@@ -221,7 +221,12 @@ void read_training(ObjectReader in, RunRecord& record) {
     overlap->close();
   }
   if (auto peft = in.optional_object("peft")) {
-    training.peft = peft->text("method", "lora") == "qlora" ? PeftMethod::qlora : PeftMethod::lora;
+    const auto method = peft->text("method", "lora");
+    const auto known = value_in(kPeftNames, method);
+    training.peft = known.value_or(PeftMethod::none);
+    if (!known) {
+      record.skipped = "adapters of the kind \"" + method + "\" are not known";
+    }
     training.peft_rank = static_cast<int>(peft->count("rank", 1, 65536, 16));
     if (peft->has("targets")) {
       training.peft_targets = peft->texts("targets");

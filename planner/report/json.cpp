@@ -38,7 +38,6 @@ void write_cluster(JsonWriter& json, const ClusterSpec& cluster) {
 }
 
 void write_training(JsonWriter& json, const Job& job) {
-  constexpr std::array<std::string_view, 3> kPeftNames{"none", "lora", "qlora"};
   const TrainingSpec& training = job.training;
   json.key("training").begin_object();
   json.field("seq", training.seq).field("global_batch", training.global_batch);
@@ -49,7 +48,7 @@ void write_training(JsonWriter& json, const Job& job) {
   json.field("framework", name_of(training.framework)).field("profile", job.profile.name);
   json.field("calibration", job.calibration.empty() ? std::string("none") : job.calibration.name);
   json.field("memory_headroom", training.memory_headroom);
-  json.field("peft", kPeftNames[static_cast<std::size_t>(training.peft)]);
+  json.field("peft", name_in(kPeftNames, training.peft));
   json.end_object();
 }
 

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "cost-model/stage_cost.h"
 #include "tests/planner/jobs.h"
 
 using namespace tpplan;
@@ -158,4 +159,25 @@ TEST_CASE("model FLOPs follow the usual formula") {
   const double matrices = 32.0 * (4 * hidden * hidden + 3 * hidden * 11008) + vocab * hidden;
   const double per_token = 6 * matrices + 6.0 * 32 * hidden * 4096;
   CHECK(result.step.model_flops.raw() == doctest::Approx(per_token * 64 * 4096 / 8).epsilon(1e-9));
+}
+
+TEST_CASE("a step in fp16 reads and writes its gradients once more for the loss scale") {
+  // Llama 2 7B over 8 A100 with ZeRO-1: 842,301,952 gradients of 4 bytes a GPU, read and written.
+  Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 8);
+  Layout layout;
+  layout.dp = 8;
+  layout.zero = 1;
+  const auto wide = estimate(job, layout).step;
+  job.training.precision = Precision::fp16;
+  const auto scaled = estimate(job, layout).step;
+  const double local = 6738415616.0 / 8;
+  const double traffic = 2 * 4 * local / (2039e9 * job.constants.memory_plain);
+  const double spread = collective_time(job, Collective::all_reduce, Bytes(4), place_group(job.cluster, 8, 1)).raw();
+  CHECK(spread > 0);
+  CHECK((scaled.optimizer - wide.optimizer).raw() ==
+        doctest::Approx(traffic + spread + 2 * job.profile.launch_s).epsilon(1e-6));
+  CHECK((scaled.total() - wide.total()).raw() == doctest::Approx((scaled.optimizer - wide.optimizer).raw()));
+  // The host looks for infinities itself where it runs the update.
+  layout.offload = Offload::optimizer;
+  CHECK(loss_scaling(job, layout, local).raw() == 0);
 }

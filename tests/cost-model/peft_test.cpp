@@ -6,6 +6,7 @@
 #include <random>
 
 #include "cost-model/layer_sizes.h"
+#include "cost-model/stage_cost.h"
 #include "planner/spec_files.h"
 #include "tests/planner/jobs.h"
 
@@ -89,6 +90,134 @@ TEST_CASE("every expert of a mixture has adapters of its own") {
   // Mixtral: q, o 2 x 16 x 8192; k, v 2 x 16 x (4096 + 1024); 8 experts x 3 x 16 x (4096 + 14336).
   const Job job = job_of(tests::mixtral_8x7b(), Method{}, "h100-80gb-sxm");
   CHECK(layer_adapters(job, LayerKey{}, true) == 2 * 16 * 8192 + 2 * 16 * 5120 + 8 * 3 * 16 * 18432);
+}
+
+TEST_CASE("prompts and gates of LLaMA-Adapter sit in all but the first two layers") {
+  Method method;
+  method.peft = PeftMethod::adapter;
+  method.program = "litgpt";
+  const auto counted = [&](const std::string& model) {
+    const Job job = job_of(resolve_model(model), method, "a100-80gb-sxm");
+    return layer_adapters(job, LayerKey{}, false) * job.model.layers + head_adapters(job, sizes_of(job, LayerKey{}));
+  };
+  // StableLM 3B: 14 layers x (10 x 4096 + 32 gates); the program printed 573,888. Llama 2 7B: 30 x 40,992.
+  CHECK(counted("stablelm-base-alpha-3b") == doctest::Approx(573888));
+  CHECK(counted("7b") == doctest::Approx(1229760));
+  // Version 2 adds a bias and a scale per output of each product, 2 x (3 x 4096 + 4096 + 16384 + 4096) a layer, and of
+  // the head, 2 x 50,688, and the norms, 2 x 8,192 a layer and 8,192 at the end; the program printed 2,125,248.
+  method.peft = PeftMethod::adapter_v2;
+  CHECK(counted("stablelm-base-alpha-3b") == doctest::Approx(573888 + 16 * 73728 + 101376 + 16 * 16384 + 8192));
+  CHECK(counted("stablelm-base-alpha-3b") == doctest::Approx(2125248));
+}
+
+TEST_CASE("layers below every prompt keep nothing and have no backward pass") {
+  Method method;
+  method.peft = PeftMethod::adapter;
+  method.program = "litgpt";
+  const Job job = job_of(resolve_model("stablelm-base-alpha-3b"), method, "a100-80gb-sxm");
+  const Layout layout = one_gpu(1, "none");
+  const auto costs = layer_costs(job, layer_key(layout));
+  CHECK(costs.untouched_layers == 2);
+  // Per token the shared norm input 2h, rotated q and k 4q, the qkv output that the values keep 2q + 4kv, the attention
+  // output 2q, 4 bytes a head of softmax statistics and GELU's input 2f; of the prompts their attention's output 2q and
+  // 4 bytes a head. Outputs of norms and GELU are read by frozen products only.
+  const double token = (2 + 4 + 6 + 2 + 2) * 4096 + 2 * 16384 + 8 * 32;
+  CHECK(costs.dense_activations.raw() == doctest::Approx(token * 1024));
+  CHECK(estimate(job, layout).memory.activations.raw() == doctest::Approx(14 * token * 1024));
+  const StageContent first{16, 0, true, true};
+  const StageContent later{16, 0, false, true};
+  const Seconds forward = stage_costs(costs, first).forward - costs.embedding.forward_total();
+  CHECK(forward.raw() == doctest::Approx(stage_costs(costs, later).forward.raw()));
+  const Seconds backward = stage_costs(costs, first).backward - costs.embedding.backward_total();
+  CHECK(backward.raw() ==
+        doctest::Approx((stage_costs(costs, later).backward - costs.dense.backward_total() * 2.0).raw()));
+}
+
+TEST_CASE("biases and scales of outputs keep every output before it is scaled") {
+  Method method;
+  method.peft = PeftMethod::adapter_v2;
+  method.program = "litgpt";
+  const Job job = job_of(resolve_model("stablelm-base-alpha-3b"), method, "a100-80gb-sxm");
+  const auto costs = layer_costs(job, layer_key(one_gpu(1, "none")));
+  CHECK(costs.untouched_layers == 0);
+  // As with prompts, of which 14 of 16 layers have some, and 2 bytes of each of 36,864 outputs.
+  const double token = (2 + 4 + 6 + 2) * 4096 + 2 * 16384 + 4 * 32 + 14.0 / 16 * (2 * 4096 + 4 * 32) + 2 * 36864;
+  CHECK(costs.dense_activations.raw() == doctest::Approx(token * 1024));
+}
+
+TEST_CASE("frozen weights are as wide as the precision that trains beside them") {
+  Method method;
+  method.program = "peft";
+  Job job = job_of(tests::llama_7b(), method, "a100-80gb-sxm");
+  const double adapters = 39976960;
+  CHECK(estimate(job, one_gpu()).memory.weights.raw() == doctest::Approx(2 * 6738415616.0 + 4 * adapters));
+  job.training.precision = Precision::fp32;
+  CHECK(estimate(job, one_gpu()).memory.weights.raw() == doctest::Approx(4 * 6738415616.0 + 4 * adapters));
+}
+
+TEST_CASE("hidden states beside 4-bit weights are as wide as embedding and norms") {
+  Method method;
+  method.peft = PeftMethod::qlora;
+  const Job wide = job_of(tests::llama_7b(), method);
+  method.program = "torchtune";
+  const Job narrow = job_of(tests::llama_7b(), method);
+  CHECK(hidden_bytes(wide) == 4);
+  CHECK(hidden_bytes(narrow) == 2);
+  // A checkpoint of 1,024 tokens x 4,096.
+  CHECK(layer_costs(wide, layer_key(one_gpu())).dense_activations.raw() == 4 * 1024 * 4096);
+  CHECK(layer_costs(narrow, layer_key(one_gpu())).dense_activations.raw() == 2 * 1024 * 4096);
+  // Without recomputation gate, its activation and up take 2 bytes more for each of 11,008 elements than with 16-bit
+  // weights.
+  method.program = "huggingface";
+  method.peft = PeftMethod::lora;
+  const Job lora = job_of(tests::llama_7b(), method);
+  const auto key = layer_key(one_gpu(1, "none"));
+  CHECK((layer_costs(wide, key).dense_activations - layer_costs(lora, key).dense_activations).raw() ==
+        doctest::Approx(3 * 2 * 11008.0 * 1024));
+}
+
+TEST_CASE("ZeRO-3 with offload holds frozen weights in host memory and takes them up before each pass") {
+  Method method;
+  const Job job = job_of(resolve_model("70b"), method, "a100-80gb-sxm");
+  Layout layout = one_gpu();
+  layout.zero = 3;
+  const auto here = estimate(job, layout);
+  CHECK(verdict(here.memory, 0) == Fits::no);
+  layout.offload = Offload::optimizer;
+  const auto there = estimate(job, layout);
+  CHECK(there.memory.weights.raw() == 0);
+  CHECK(verdict(there.memory, 0) == Fits::fits);
+  // 68,976,648,192 weights x 2 bytes, and fp32 adapters with two moments of the 80 layers: 16 x (2 x 16384 +
+  // 2 x (8192 + 1024) + 3 x (8192 + 28672)).
+  const double adapters = 80 * 16.0 * (2 * 16384 + 2 * 9216 + 3 * 36864);
+  CHECK(there.memory.host_bytes.raw() == doctest::Approx(2 * 68976648192.0 + 12 * adapters));
+  // One micro-batch: forward and backward wait for what 138 GB over the link take longer than their products.
+  const auto costs = layer_costs(job, layer_key(layout));
+  const auto stage = stage_costs(costs, {80, 0, true, true});
+  const Seconds up = Bytes(2 * 68976648192.0) / job.cluster.host_link;
+  CHECK(up > stage.backward);
+  const Seconds waits = (up - stage.forward) + (up - stage.backward);
+  CHECK(there.step.offload.raw() == doctest::Approx((waits + offloaded_update(job, layout, adapters)).raw()));
+}
+
+TEST_CASE("paged optimizer states travel as far as the peak leaves them no room") {
+  // Llama 2 7B in 16 bits on 24 GB with 8-bit Adam, whose states take 4 x 6.03125 / 12 bytes a parameter.
+  Method method;
+  method.peft = PeftMethod::none;
+  method.program = "torchtune";
+  const Job job = job_of(tests::llama_7b(), method);
+  Layout layout = one_gpu();
+  layout.optimizer = Optimizer::adam_8bit;
+  const auto small = estimate(job, layout);
+  const Bytes states(4 * 6.03125 / 12 * 6738415616.0);
+  const Bytes room = job.cluster.gpu.usable - small.memory.total();
+  CHECK(small.memory.host_bytes.raw() == doctest::Approx(states.raw()));
+  CHECK(room > Bytes(0));
+  CHECK(room < states);
+  CHECK(small.step.offload.raw() == doctest::Approx(((states - room) * 2.0 / job.cluster.host_link).raw()));
+  // With room for all of them nothing travels.
+  const Job roomy = job_of(tests::llama_7b(), method, "h100-80gb-sxm");
+  CHECK(estimate(roomy, layout).step.offload.raw() == 0);
 }
 
 TEST_CASE("a weight in NF4 takes half a byte and its share of the block constants") {

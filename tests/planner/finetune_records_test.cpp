@@ -53,12 +53,63 @@ TEST_CASE("a fine-tuning row becomes a record with the settings of its configura
 }
 
 TEST_CASE("a row that no configuration settles is skipped with its reason") {
-  CHECK(record_of(with("\"seq\": 512, ", "")).skipped == "the row states neither batch nor sequence");
-  CHECK(record_of(with("qlora\"", "adapter_v2\"")).skipped == "adapters of the kind \"adapter_v2\" are not priced");
+  CHECK(record_of(with("\"seq\": 512, ", "")).skipped ==
+        "neither the row nor an example of its program in text states batch and sequence");
+  CHECK(record_of(with("qlora\"", "prefix\"")).skipped == "adapters of the kind \"prefix\" are not priced");
   CHECK(record_of(with("\"tiny-llama\"", "\"bigscience/mt0-xxl\"")).skipped ==
         "\"bigscience/mt0-xxl\" has an encoder: only decoder-only transformers are priced");
-  CHECK(record_of(with("LitGPT", "Unsloth Open")).skipped == "the memory of the program \"Unsloth Open\" is not known");
+  CHECK(record_of(with("LitGPT", "Unsloth Equal")).skipped ==
+        "\"Unsloth Equal\" is a closed program: what it keeps in memory is not known");
+  CHECK(record_of(with("LitGPT", "Axolotl")).skipped == "the memory of the program \"Axolotl\" is not known");
   CHECK(record_of(with("A10G-24GB", "Z1")).skipped == "GPU \"Z1\" is not in the catalogue");
+}
+
+TEST_CASE("adapters of LLaMA-Adapter are read with the weights they sit beside") {
+  const auto record = record_of(with("qlora\"", "adapter_v2\", \"quant\": \"bnb.nf4-dq\""));
+  CHECK(record.skipped == "");
+  CHECK(record.training.peft == PeftMethod::adapter_v2);
+  CHECK(record.training.holds_nf4());
+  CHECK(record.training.double_quantisation);
+  CHECK_FALSE(record_of(with("qlora\"", "adapter\", \"quant\": \"None\"")).training.holds_nf4());
+}
+
+TEST_CASE("a row of PEFT that states no batch is the one of its example") {
+  auto text = with("LitGPT", "PEFT");
+  for (const std::string from : {"\"seq\": 512, ", "\"mbs\": 8, ", "\"precision\": \"bf16\", "}) {
+    text.replace(text.find(from), from.size(), "");
+  }
+  text.replace(text.find("qlora\""), 6, "lora\"");
+  const auto record = record_of(text);
+  CHECK(record.skipped == "");
+  CHECK(record.training.seq == 64);
+  CHECK(record.layout.micro_batch == 8);
+  CHECK(record.training.precision == Precision::fp32);
+  CHECK(record.training.peft_rank == 8);
+  CHECK_FALSE(record.training.flash_attention);
+  CHECK(record.measured.peak_kind == MemoryFigure::allocated);
+  text.replace(text.find("\"gpu\""), 5, "\"offload\": \"DeepSpeed CPU offload\", \"gpu\"");
+  CHECK(record_of(text).skipped ==
+        "what DeepSpeed holds on the GPU beside weights offloaded from a single one is not known");
+}
+
+TEST_CASE("full fine-tuning of torchtune on one GPU pages the states of 8-bit Adam") {
+  auto text = with("LitGPT", "torchtune");
+  text.replace(text.find("qlora\""), 6, "full\"");
+  CHECK(record_of(text).layout.optimizer == Optimizer::adam_8bit);
+  text.replace(text.find("full\""), 5, "lora\"");
+  CHECK(record_of(text).layout.optimizer == Optimizer::adam);
+}
+
+TEST_CASE("rows of Unsloth and of what it was compared with take the settings of its report") {
+  for (const auto* framework : {"Hugging Face", "Flash Attention 2", "Unsloth Open"}) {
+    CAPTURE(framework);
+    const auto record = record_of(with("LitGPT", framework));
+    CHECK(record.skipped == "");
+    CHECK(record.training.peft_rank == 16);
+    CHECK(record.training.peft_targets.empty());
+    CHECK(record.layout.recompute == RecomputeKind::full);
+    CHECK(record.training.flash_attention == (std::string(framework) != "Hugging Face"));
+  }
 }
 
 TEST_CASE("a full run that measured less than its weights gradients and moments is suspect") {

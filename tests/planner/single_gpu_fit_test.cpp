@@ -7,6 +7,7 @@
 
 #include "cost-model/peft.h"
 #include "planner/commands/fit.h"
+#include "planner/fit_claims.h"
 #include "planner/spec_files.h"
 
 using namespace tpplan;
@@ -76,16 +77,14 @@ TEST_CASE("the key value cache is two vectors of every key value head a token an
   CHECK(key_value_cache(resolve_model("gemma-2-9b"), 8192, 1).raw() == 8192.0 * (21 * 8192 + 21 * 4096));
 }
 
-TEST_CASE("QLoRA of a 7B model on a 24 GB card is in the range people report") {
-  // 10 to 15 GB are reported for 1,024 tokens and micro-batch 1. Between the two ways to keep activations: recomputed
-  // layers need less than the lower figure, kept ones lie inside.
+TEST_CASE("what people report of QLoRA of a 7B model on a 24 GB card lies between the two ways to keep activations") {
+  // 10 to 15 GB are reported for 1,024 tokens and micro-batch 1: recomputed layers need less than the lower figure,
+  // kept ones with the fp32 hidden states of peft's preparation more than the upper one.
   const auto kept = row_of(request_of("7b", 1024, "none"), "rtx-4090");
-  const double without = cell(kept, "qlora").memory.total().raw() / kGB;
-  CHECK(without >= 10);
-  CHECK(without <= 15);
+  CHECK(cell(kept, "qlora").memory.total().raw() / kGB > 15);
   CHECK(cell(kept, "qlora").fits == Fits::fits);
   const auto recomputed = row_of(request_of("7b", 1024, "full"), "rtx-4090");
-  CHECK(cell(recomputed, "qlora").memory.total().raw() / kGB < without);
+  CHECK(cell(recomputed, "qlora").memory.total().raw() / kGB < 10);
   CHECK(cell(recomputed, "lora").fits == Fits::fits);
   CHECK(cell(recomputed, "full").fits == Fits::no);
 }
@@ -151,4 +150,40 @@ TEST_CASE("fit ends with 1 when nothing fits and refuses what it does not know")
   CHECK_THROWS_AS(fit({"fit", "--model", "7b", "--gpu", "rtx-4091"}), SpecError);
   CHECK_THROWS_AS(fit({"fit"}), UsageError);
   CHECK_THROWS_AS(fit({"fit", "--model", "7b", "--peft", "lora:targets=vproj"}), UsageError);
+}
+
+TEST_CASE("claims of others about a model of this size stand beside the answer for it") {
+  const GpuCatalogue catalogue = shipped_gpus();
+  const auto& card = catalogue.find("rtx-4090");
+  const auto claims = claims_about(request_of("7b", 4096), card, profiles());
+  REQUIRE(claims.size() == 4);
+  CHECK(claims[0].claimed == "10 to 15 GB");
+  CHECK(claims[2].what == "7B weights in fp32");
+  CHECK(claims[2].claimed == "28.0 GB");
+  CHECK(claims[2].here == "27.0 GB");  // 6,738,415,616 x 4
+  CHECK(claims[3].here == "13.5 GB");
+  const auto larger = claims_about(request_of("13b", 1024), card, profiles());
+  REQUIRE(larger.size() == 1);
+  CHECK(larger[0].claimed == "26.0 GB");
+  CHECK(larger[0].here == "26.0 GB");  // 13,015,864,320 x 2
+  CHECK(claims_about(request_of("70b", 1024), card, profiles()).empty());
+  // The peak is asked at 1,024 tokens whatever the reference of the table.
+  const auto same = claims_about(request_of("7b", 512), card, profiles());
+  CHECK(same[0].here == claims[0].here);
+  CHECK(fit({"fit", "--model", "7b", "--gpu", "l40s"}).out.find("claims of others:") != std::string::npos);
+}
+
+TEST_CASE("loading needs the held weights and what the largest matrix needs while it changes") {
+  const auto row = row_of(request_of("7b", 1024), "rtx-4090");
+  const double context = 0.6 * 1073741824.0;
+  // QLoRA: 6,476,005,376 weights in NF4 and 262,410,240 in fp32 at last, while 16 bits of the embedding, 32000 x 4096,
+  // are still there.
+  CHECK(cell(row, "qlora").load_peak.raw() ==
+        doctest::Approx(0.515869140625 * 6476005376.0 + 4 * 262410240.0 + 2 * 131072000.0 + context));
+  CHECK(cell(row, "lora").load_peak.raw() == doctest::Approx(2 * 6738415616.0 + context));
+  // Packed for inference: the largest product, 4096 x 11008, in 16 bits beside all others in 4.
+  CHECK(cell(row, "inference-int4").load_peak.raw() ==
+        doctest::Approx(0.515869140625 * 6476005376.0 + 2 * 262410240.0 + 2 * 4096 * 11008.0 + context));
+  CHECK(cell(row, "full").load_peak.raw() == 0);
+  CHECK(cell(row, "qlora").load_peak < cell(row, "qlora").memory.total());
 }
