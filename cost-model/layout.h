@@ -16,6 +16,9 @@ enum class CpType : std::uint8_t { ring, all_gather, ulysses };
 enum class Offload : std::uint8_t { none, optimizer, activations };
 enum class Optimizer : std::uint8_t { adam, adamw, adam_8bit, adam_bf16, sgd, muon, adafactor, lion };
 enum class RanksOrder : std::uint8_t { tp_cp_dp_pp, tp_cp_pp_dp };
+/// When gradients are reduced over data-parallel ranks: as the framework does, after the backward pass of every
+/// micro-batch, or after the last one only.
+enum class GradReduce : std::uint8_t { by_framework, each, last };
 enum class PeftMethod : std::uint8_t { none, lora, qlora };
 
 /// Modules that selective recomputation drops and computes again in the backward pass (bit mask).
@@ -51,6 +54,7 @@ struct Layout {
   Offload offload = Offload::none;
   Optimizer optimizer = Optimizer::adam;
   RanksOrder ranks_order = RanksOrder::tp_cp_dp_pp;
+  GradReduce grad_reduce = GradReduce::by_framework;
 
   [[nodiscard]] std::int64_t world() const { return std::int64_t{tp} * pp * dp * cp; }
   friend auto operator<=>(const Layout&, const Layout&) = default;
@@ -89,6 +93,8 @@ inline constexpr std::array<NameRow<Optimizer>, 8> kOptimizerNames{{{"adam", Opt
                                                                     {"lion", Optimizer::lion}}};
 inline constexpr std::array<NameRow<RanksOrder>, 2> kRanksOrderNames{
     {{"tp-cp-dp-pp", RanksOrder::tp_cp_dp_pp}, {"tp-cp-pp-dp", RanksOrder::tp_cp_pp_dp}}};
+inline constexpr std::array<NameRow<GradReduce>, 3> kGradReduceNames{
+    {{"auto", GradReduce::by_framework}, {"each", GradReduce::each}, {"last", GradReduce::last}}};
 inline constexpr std::array<NameRow<std::uint16_t>, 7> kRecomputeModuleNames{{{"core_attn", kCoreAttention},
                                                                               {"mlp", kMlp},
                                                                               {"norm", kNorm},
