@@ -111,18 +111,14 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
     const bool own_head = group.content.head && (!job.model.tied_embeddings || !group.content.embedding);
     const auto [params, expert_params] = trained_parameters(costs, group.content, stage, own_head);
     Seconds data_parallel(0);
-    if (layout.zero >= 3) {
-      data_parallel = fsdp_exposed(on, costs, group.content, stage, groups, micro_batches);
+    if (gathers_by_layer(on, layout)) {
+      data_parallel = fsdp_exposed(on, layout, costs, group.content, stage, groups, micro_batches);
     } else if (layout.dp * layout.cp > 1) {
       const auto t = data_parallel_times(on, sharding.laws, params, expert_params);
-      const double reductions = layout.zero >= 2 ? micro_batches : 1;
+      const double reductions = reduces_each(on, layout) ? micro_batches : 1;
       data_parallel =
           (reduce_beside ? beside(stage.backward, t.reduce, profile.dp_overlap_cost) : t.reduce) * reductions;
-      // PyTorch's second stage keeps weights gathered through a micro-batch only (reshard_after_forward off).
-      const bool every_time =
-          layout.zero == 2 && (training.framework == Framework::fsdp || training.framework == Framework::torchtitan);
-      data_parallel += (gather_beside ? beside(stage.forward, t.gather, profile.dp_overlap_cost) : t.gather) *
-                       (every_time ? micro_batches : 1);
+      data_parallel += gather_beside ? beside(stage.forward, t.gather, profile.dp_overlap_cost) : t.gather;
     }
     if (group.content.embedding || group.content.head) {
       data_parallel += pipeline.tied_reduction;

@@ -128,15 +128,6 @@ std::string_view name_of(Fits fits);
 /// fits: reserved + context <= capacity x (1 - headroom); tight: allocated + context <= capacity; else no.
 Fits verdict(const MemoryEstimate& memory, double headroom);
 
-/// Costs of data parallelism for one (layer key, pipeline, dp, zero): traffic and states of the fullest ranks.
-struct DataParallelKey {
-  std::int32_t dp = 1;
-  std::int32_t shard_group = 0;
-  std::uint8_t zero = 0;
-  Offload offload = Offload::none;
-  Optimizer optimizer = Optimizer::adam;
-};
-
 /// The estimate of one layout: what the search ranks by.
 struct Estimate {
   StepEstimate step;

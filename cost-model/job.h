@@ -44,6 +44,7 @@ struct TrainingSpec {
   double expert_imbalance = 1;  ///< busiest expert over the mean
   double expert_capacity = 0;   ///< most tokens of an expert over the mean, the rest dropped; 0: dropless
   double gradient_bytes = 0;    ///< per gradient kept and reduced; 0: the framework's habit
+  int prefetch = -1;            ///< FSDP: layers gathered ahead of the one in work; -1: the framework's habit
   Switch overlap_dp_grad = Switch::by_profile;
   Switch overlap_dp_param = Switch::by_profile;
   Switch overlap_tp = Switch::by_profile;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cost-model/context_parallel.h"
 #include "cost-model/layer_sizes.h"
 #include "cost-model/peft.h"
 #include "cost-model/stage_cost.h"
@@ -177,10 +178,12 @@ Bytes kept(const Job& job, const LayerKey& key, const LayerSizes& s, const std::
   double per_token = 0;
   const bool narrowed = narrow(job.training.precision);
   const double ffn = moe_layer ? kept_ffn_width(job, s, dropped_modules) : s.ffn_local;
+  LayerSizes attended = s;
+  attended.kv = attended_kv_heads(job, key) * job.model.head_dim;
   for (const auto& row : rows) {
     if (applies(job, key, row) && (row.module & dropped_modules & (moe_layer ? ~kMlp : ~0)) == 0) {
       per_token += (job.model.latent ? latent_bytes_per_token(job, s, row, ffn, dropped_modules)
-                                     : bytes_per_token(job, s, row, ffn)) *
+                                     : bytes_per_token(job, attended, row, ffn)) *
                    (narrowed ? row.narrow : 1);
     }
   }
@@ -211,6 +214,17 @@ Bytes layer_activations(const Job& job, const LayerKey& key, const LayerSizes& s
     default:
       return kept(job, key, s, job.profile.activations, moe_layer, 0);
   }
+}
+
+/// What a layer's FFN has freed again when its attention runs backward, of what the layer then held.
+Bytes freed_by_ffn(const Job& job, const LayerKey& key, const LayerSizes& s, bool moe_layer) {
+  if (key.recompute == RecomputeKind::selective_op) {
+    return Bytes(0);
+  }
+  const auto modules = key.recompute == RecomputeKind::selective ? key.recompute_modules : std::uint16_t{0};
+  const auto ffn = static_cast<std::uint16_t>(modules | (moe_layer ? kMoe : kMlp));
+  const auto& rows = job.profile.activations;
+  return max(Bytes(0), kept(job, key, s, rows, moe_layer, modules) - kept(job, key, s, rows, moe_layer, ffn));
 }
 
 /// What the weight gradients of a layer need, relative to all that the layer keeps.
@@ -317,8 +331,11 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
   const double gather = key.sequence_parallel ? 4 * s.h : 0;
   const double scores =
       job.training.flash_attention ? 0 : std::max(0.0, 4 * s.heads_local * job.training.seq - 19 * s.h);
-  out.backward_transient =
-      Bytes((std::max(2 * hidden_bytes(job) * s.ffn_local, scores) + gather) * s.widening * s.tokens);
+  Bytes widest(std::max(2 * hidden_bytes(job) * s.ffn_local, scores) * s.widening * s.tokens);
+  if (key.cp > 1) {
+    widest = max(widest, context_parallel_buffers(job, key, s) - freed_by_ffn(job, key, s, job.moe()));
+  }
+  out.backward_transient = widest + Bytes(gather * s.widening * s.tokens);
   out.head_activations =
       Bytes((profile.head_input_bytes / 2 * s.h / s.sp + profile.head_input_bytes / 2 * s.h + gather) * s.widening *
             s.tokens);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost-model/context_parallel.h"
 #include "cost-model/layer_sizes.h"
 #include "cost-model/peft.h"
 
@@ -313,57 +314,6 @@ void add_tp_pair(const Job& job, const LayerKey& key, const LayerSizes& s, const
   list.add(op);
 }
 
-void add_cp(const Job& job, const LayerKey& key, const LayerSizes& s, OperationList& list) {
-  if (key.cp <= 1) {
-    return;
-  }
-  const auto group = place_group(job.cluster, key.cp, key.tp);
-  const double kv_width = 2 * s.kv_heads_local * (job.model.latent ? s.width_v : job.model.head_dim);
-  const Bytes kv = s.element * (s.tokens * kv_width);
-  Seconds attention_forward(0);
-  Seconds attention_backward(0);
-  for (const auto& op : list) {
-    if (op.kind == OperationKind::attention) {
-      attention_forward += op.forward;
-      attention_backward += op.input_gradient;
-    }
-  }
-  Operation op;
-  op.kind = OperationKind::cp_comm;
-  op.module = kCoreAttention;
-  if (key.cp_type == CpType::ring) {
-    const Seconds hop = collective_time(job, Collective::send_recv, kv, place_group(job.cluster, 2, key.tp));
-    const GroupPlacement crossing{2, key.tp * (key.cp > 1 ? key.cp / 2 : 1), 1, group.tier};
-    const Seconds slowest = max(hop, collective_time(job, Collective::send_recv, kv, crossing));
-    const Seconds forward = slowest * static_cast<double>(key.cp - 1);
-    const Seconds backward = slowest * (2.0 * key.cp - 1);
-    op.name = "ring exchange of keys and values";
-    op.formula = "cp-1 steps of 2 kv d t forward, 2cp-1 backward, beside attention: only the excess is exposed";
-    op.bytes_forward = kv * static_cast<double>(key.cp - 1);
-    op.bytes_backward = kv * (2.0 * key.cp - 1);
-    op.forward = max(Seconds(0), forward - attention_forward) + slowest / static_cast<double>(key.cp);
-    op.input_gradient = max(Seconds(0), backward - attention_backward) + slowest / static_cast<double>(key.cp);
-  } else if (key.cp_type == CpType::all_gather) {
-    const Bytes whole = kv * static_cast<double>(key.cp);
-    op.name = "gather of keys and values";
-    op.formula = "all-gather of K,V forward and backward, reduce-scatter of their gradients";
-    op.bytes_forward = whole;
-    op.bytes_backward = whole * 2.0;
-    op.forward = collective_time(job, Collective::all_gather, whole, group);
-    op.input_gradient = op.forward + collective_time(job, Collective::reduce_scatter, whole, group);
-  } else {
-    const double kv_copies = std::max<double>(job.model.kv_heads, static_cast<double>(key.cp) * key.tp);
-    const Bytes whole = s.element * (s.tokens * job.model.head_dim * (2.0 * job.model.heads + 2 * kv_copies) / key.tp);
-    op.name = "Ulysses all-to-all of queries keys values and output";
-    op.formula = "t d (2a + 2 max(k, cp tp)) / tp each way";
-    op.bytes_forward = whole;
-    op.bytes_backward = whole;
-    op.forward = collective_time(job, Collective::all_to_all, whole, group);
-    op.input_gradient = op.forward;
-  }
-  list.add(op);
-}
-
 void add_weight_gradients(const Job& job, double params, OperationList& list) {
   Operation op;
   op.name = "weight gradient accumulation";
@@ -454,7 +404,9 @@ OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_lay
     gemm_inputs += s.h + s.q_local;
   }
   add_attention(job, key, s, list);
-  add_cp(job, key, s, list);
+  if (key.cp > 1) {
+    list.add(context_parallel_exchange(job, key, s, list.items[list.size - 1]));
+  }
   add_tp_pair(job, key, s, "tensor-parallel collectives of attention", 0, list);
   const auto params = rank_parameters(job, key, moe_layer);
   if (moe_layer) {

@@ -24,7 +24,7 @@ LayerSizes sizes_of(const Job& job, const LayerKey& key) {
   s.sequence_tokens = s.tokens / s.sp;
   s.h = model.hidden;
   s.q = static_cast<double>(model.heads) * model.head_dim;
-  s.kv = static_cast<double>(model.kv_heads) * model.head_dim;
+  s.kv = static_cast<double>(std::max(model.kv_heads, key.tp)) * model.head_dim;
   s.heads_local = static_cast<double>(model.heads) / key.tp;
   s.kv_heads_local = std::max(1.0, static_cast<double>(model.kv_heads) / key.tp);
   s.width_qk = model.head_dim;

@@ -17,7 +17,7 @@ struct LayerSizes {
   double tokens = 0;           ///< of one micro-batch on this rank: s * b / cp
   double sequence_tokens = 0;  ///< tokens / tp with sequence parallelism
   double h = 0, tp = 1, sp = 1;
-  double q = 0, kv = 0;  ///< whole widths of queries and of keys (or values)
+  double q = 0, kv = 0;  ///< whole widths of queries and of keys (or values), copies of heads fewer than tp included
   double q_local = 0, kv_local = 0, ffn_local = 0;
   double heads_local = 0, kv_heads_local = 0;
   double width_qk = 0, width_v = 0;

@@ -54,7 +54,7 @@ struct KeyRow {
   std::string (*read)(Layout&, std::string_view);
 };
 
-const std::array<KeyRow, 9> kOtherKeys{{
+const std::array<KeyRow, 10> kOtherKeys{{
     {"zero", "",
      [](Layout& layout, std::string_view text) -> std::string {
        std::int32_t value = 0;
@@ -91,6 +91,8 @@ const std::array<KeyRow, 9> kOtherKeys{{
      [](Layout& layout, std::string_view text) { return read_name(kOptimizerNames, text, layout.optimizer); }},
     {"ranks-order", "",
      [](Layout& layout, std::string_view text) { return read_name(kRanksOrderNames, text, layout.ranks_order); }},
+    {"grad-reduce", "",
+     [](Layout& layout, std::string_view text) { return read_name(kGradReduceNames, text, layout.grad_reduce); }},
 }};
 
 std::string read_stage_list(std::string_view text, std::vector<int>& stages) {
@@ -256,6 +258,9 @@ std::string to_text(const Layout& layout) {
   }
   if (layout.ranks_order != RanksOrder::tp_cp_dp_pp) {
     add("ranks-order", name_in(kRanksOrderNames, layout.ranks_order));
+  }
+  if (layout.grad_reduce != GradReduce::by_framework) {
+    add("grad-reduce", name_in(kGradReduceNames, layout.grad_reduce));
   }
   return text;
 }

@@ -20,6 +20,9 @@ enum class RanksOrder : std::uint8_t { tp_cp_dp_pp, tp_cp_pp_dp };
 /// (Dettmers et al. 2023), prompts in front of keys and values with a gate per head (LLaMA-Adapter, arXiv:2303.16199),
 /// and those with a bias and a scale per output of every product and the norms (LLaMA-Adapter V2, arXiv:2304.15010).
 enum class PeftMethod : std::uint8_t { none, lora, qlora, adapter, adapter_v2 };
+/// When gradients are reduced over data-parallel ranks: as the framework does, after the backward pass of every
+/// micro-batch, or after the last one only.
+enum class GradReduce : std::uint8_t { by_framework, each, last };
 
 /// Modules that selective recomputation drops and computes again in the backward pass (bit mask).
 enum RecomputeModule : std::uint16_t {
@@ -54,6 +57,7 @@ struct Layout {
   Offload offload = Offload::none;
   Optimizer optimizer = Optimizer::adam;
   RanksOrder ranks_order = RanksOrder::tp_cp_dp_pp;
+  GradReduce grad_reduce = GradReduce::by_framework;
 
   [[nodiscard]] std::int64_t world() const { return std::int64_t{tp} * pp * dp * cp; }
   friend auto operator<=>(const Layout&, const Layout&) = default;
@@ -97,6 +101,8 @@ inline constexpr std::array<NameRow<PeftMethod>, 5> kPeftNames{{{"none", PeftMet
                                                                 {"adapter-v2", PeftMethod::adapter_v2}}};
 inline constexpr std::array<NameRow<RanksOrder>, 2> kRanksOrderNames{
     {{"tp-cp-dp-pp", RanksOrder::tp_cp_dp_pp}, {"tp-cp-pp-dp", RanksOrder::tp_cp_pp_dp}}};
+inline constexpr std::array<NameRow<GradReduce>, 3> kGradReduceNames{
+    {{"auto", GradReduce::by_framework}, {"each", GradReduce::each}, {"last", GradReduce::last}}};
 inline constexpr std::array<NameRow<std::uint16_t>, 7> kRecomputeModuleNames{{{"core_attn", kCoreAttention},
                                                                               {"mlp", kMlp},
                                                                               {"norm", kNorm},

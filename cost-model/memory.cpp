@@ -47,6 +47,8 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
   const double state = bytes.optimizer;
   const bool wide = bytes.weight > 2;
   const bool fsdp = layout.zero >= 3;
+  // Gradients that wait for the last micro-batch have full size.
+  const bool unreduced = micro_batches > 1 && !reduces_each(job, layout);
   if (costs.frozen) {
     frozen_states(job, layout, costs, group, stage, groups, micro_batches, m);
   } else if (fsdp) {
@@ -57,18 +59,18 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
     m.gradients = Bytes(profile.fsdp_gradient_bytes * sharded_params);
     const double layers = content.dense + content.moe;
     const double layer_params = layers > 0 ? (params - ends) / layers : 0;
-    m.gathered = Bytes(gathered * (ends + profile.fsdp_prefetch_layers * layer_params));
+    m.gathered = Bytes(gathered * (ends + gathered_layers(job) * layer_params));
     if (groups.secondary.ranks > 1) {
       m.gathered += Bytes(gathered * params / groups.secondary.ranks);
     }
-    if (profile.unsynced_gradients > 0.5 && micro_batches > 1) {
+    if (unreduced) {
       m.gradients = Bytes(profile.fsdp_gradient_bytes * params);
     } else if (micro_batches <= 1) {
       m.gradients = Bytes(0);  // freed before the forward pass, made again as the backward pass goes
     }
   } else {
     m.weights = Bytes(bytes.weight * params);
-    const bool divided = layout.zero >= 2 || (layout.zero == 1 && profile.shards_gradients > 0.5);
+    const bool divided = (layout.zero >= 2 && !unreduced) || (layout.zero == 1 && profile.shards_gradients > 0.5);
     m.gradients =
         Bytes(bytes.gradient * (divided ? sharded_params : params) + profile.sharded_gradient_bytes * sharded_params +
               (job.training.precision == Precision::bf16 ? profile.bf16_gradient_bytes * params : 0) +

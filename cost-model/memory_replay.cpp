@@ -137,8 +137,9 @@ std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int st
       layout.zero >= 1 ? dense / groups.dense_shards + experts / std::max(1.0, groups.expert_shards) : dense + experts;
   out.shards = sharded > 0 ? (dense + experts) / sharded : 1;
   out.fully_sharded = layout.zero >= 3;
-  out.accumulates_unsharded = profile.unsynced_gradients > 0.5;
-  const bool divided = layout.zero == 2 || (layout.zero == 1 && profile.shards_gradients > 0.5);
+  out.accumulates_unsharded = !reduces_each(job, layout);
+  const bool divided = (layout.zero == 2 && (out.micro_batches == 1 || !out.accumulates_unsharded)) ||
+                       (layout.zero == 1 && profile.shards_gradients > 0.5);
   const bool bf16 = job.training.precision == Precision::bf16;
   const StateBytes bytes = state_bytes(job, layout.optimizer);
   out.weight_bytes = bytes.weight;

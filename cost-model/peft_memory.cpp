@@ -75,23 +75,22 @@ void frozen_states(const Job& job, const Layout& layout, const LayerCosts& costs
   // Adam's two moments per adapter; other optimizers hold their share of them.
   const double state = profile.adapter_state_bytes * std::max(0.0, row_of(layout.optimizer).state_bytes - 4) / 8;
   const double shards = layout.zero >= 1 ? groups.dense_shards : 1;
+  const bool whole = layout.zero < 2 || (micro_batches > 1 && !reduces_each(job, layout));
   Bytes gradients(profile.adapter_gradient_bytes * trained);
   const bool hosted = hosts_weights(costs, layout);
   if (layout.zero >= 3 && (shards > 1 || hosted)) {
     m.weights = Bytes(weights / shards);
     const double layers = std::max(1, content.dense + content.moe);
     // One layer less than in training of all weights: no layer has a gradient in the making.
-    m.gathered = Bytes(root_bytes + std::max(1.0, profile.fsdp_prefetch_layers - 1) * layer_bytes / layers);
+    m.gathered = Bytes(root_bytes + std::max(1.0, gathered_layers(job) - 1) * layer_bytes / layers);
     if (profile.flat_gradients > 0.5) {
       // One flat parameter per unit: its gradient covers the frozen weights, whole between micro-batches.
       gradients = Bytes(2 * (layer_params + root + trained));
     }
-    const bool whole = profile.unsynced_gradients > 0.5 && micro_batches > 1;
-    m.gradients = whole ? gradients : gradients / shards;
   } else {
     m.weights = Bytes(weights);
-    m.gradients = layout.zero >= 2 ? gradients / shards : gradients;
   }
+  m.gradients = whole ? gradients : gradients / shards;
   m.optimizer = Bytes(state * trained / shards);
   if (layout.offload == Offload::optimizer || (job.training.holds_nf4() && profile.paged_states > 0.5)) {
     m.host_bytes = m.optimizer;

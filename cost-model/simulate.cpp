@@ -207,7 +207,7 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
   const auto& profile = job.profile;
   RankTimes times;
   StageCosts stage = whole;
-  if (layout_->zero >= 3) {
+  if (gathers_by_layer(job, *layout_)) {
     times.fsdp = fsdp_times(job, costs, content, stage, groups);
   }
   const bool own_head = content.head && (!job.model.tied_embeddings || !content.embedding);
@@ -221,7 +221,7 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
     stage.params = trained.dense;
     stage.expert_params = trained.expert;
   }
-  if (layout_->zero < 3 && layout_->dp * layout_->cp > 1) {
+  if (!gathers_by_layer(job, *layout_) && layout_->dp * layout_->cp > 1) {
     const auto t = data_parallel_times(job, *layout_, stage, groups);
     times.gather = t.gather;
     times.reduce = t.reduce;
@@ -257,8 +257,9 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
 void Simulator::Work::prepare_ranks() {
   const auto& schedule = step_.schedule;
   const auto groups = data_groups(job_of(0), *layout_);
-  fsdp_ = layout_->zero >= 3 && groups.dense_shard.ranks > 1;
-  every_micro_batch_ = fsdp_ ? job_->profile.unsynced_gradients < 0.5 : layout_->zero == 2;
+  fsdp_ = gathers_by_layer(*job_, *layout_) && groups.dense_shard.ranks > 1;
+  every_micro_batch_ = reduces_each(*job_, *layout_);
+  keeps_gathered_ = keeps_gathered(*job_, *layout_);
   const double share = fsdp_ ? job_->profile.fsdp_overlap_cost : job_->profile.dp_overlap_cost;
   const auto pp = static_cast<std::size_t>(layout_->pp);
   ranks_.resize(pp);

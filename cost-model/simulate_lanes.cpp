@@ -45,7 +45,7 @@ bool Simulator::Work::reduces_beside(int r) const {
   if (!switched_on(job_->training.overlap_dp_grad, job_->profile.dp_overlap_default)) {
     return false;
   }
-  bool first = layout_->zero == 2;
+  bool first = every_micro_batch_;
   for (int chunk = 0; chunk < step_.schedule.chunks; ++chunk) {
     first = first || step_.schedule.stage_of(r, chunk) == 0;
   }
@@ -126,6 +126,7 @@ void Simulator::Work::add_passes(int r) {
     add_pass(r, i);
     for (std::size_t k = i; k < i + (pair ? 2 : 1); ++k) {
       add_transfer(r, passes[k]);
+      add_standing_reduction(r, passes[k]);
     }
     for (std::size_t k = i; k < i + (pair ? 2 : 1); ++k) {
       add_copy(r, k);
@@ -166,8 +167,8 @@ void Simulator::Work::add_pass(int r, std::size_t i) {
   const double layers = stage_of(r, pass).layers();
   const auto& t = rank.times.fsdp;
   if (fsdp_) {
-    add_collective(r, (t.layer_gather + t.expert_gather).raw() * 2 * layers, SimulatedKind::gather,
-                   {rank.passes, rank.begins[i]});
+    add_collective(r, (t.layer_gather + t.expert_gather).raw() * (keeps_gathered_ ? 1 : 2) * layers,
+                   SimulatedKind::gather, {rank.passes, rank.begins[i]});
   }
   for (const std::size_t k : {i, i + 1}) {
     if (reduces(k)) {
@@ -188,8 +189,8 @@ void Simulator::Work::add_pieces(int r, std::size_t i, double factor, bool scatt
   const int layers = stage.layers();
   const Index first = engine_.size(rank.passes);
   const auto& t = rank.times.fsdp;
-  const int limit = std::max(1, static_cast<int>(job_->profile.fsdp_prefetch_layers));
-  const bool gathers = fsdp_ && pass.kind != PassKind::weight;
+  const int limit = std::max(1, static_cast<int>(gathered_layers(*job_)));
+  const bool gathers = fsdp_ && (forward || (!keeps_gathered_ && pass.kind != PassKind::weight));
   // Pieces that run before the first layer.
   const int lead = forward ? (stage.content.embedding ? 1 : 0) : (stage.content.head ? 1 : 0);
   const auto layer_end = [&](int layer) { return first + static_cast<Index>(lead + layer) + 1; };
@@ -319,10 +320,25 @@ void Simulator::Work::add_reduction(int r) {
   if (fsdp_ || rank.times.reduce.raw() <= 0 || reduces_beside(r)) {
     return;
   }
-  const int times = every_micro_batch_ ? micro_batches_ : 1;
-  for (int i = 0; i < times; ++i) {
+  if (!every_micro_batch_) {
     add_collective(r, rank.times.reduce.raw(), SimulatedKind::reduce, {rank.passes, engine_.size(rank.passes)});
   }
+}
+
+/// Gradients reduced after every micro-batch by a rank that does nothing else meanwhile.
+void Simulator::Work::add_standing_reduction(int r, const Pass& pass) {
+  auto& rank = ranks_[static_cast<std::size_t>(r)];
+  if (fsdp_ || !every_micro_batch_ || rank.times.reduce.raw() <= 0 || reduces_beside(r) || !ends_backward(pass.kind)) {
+    return;
+  }
+  const Stage& stage = stage_of(r, pass);
+  double params = 0;
+  for (int piece = 0; piece < stage.pieces(); ++piece) {
+    params += piece_params(stage, piece);
+  }
+  add_collective(r, rank.times.reduce.raw() * params / rank.times.params, SimulatedKind::reduce,
+                 {rank.passes, engine_.size(rank.passes)});
+  add(rank.passes, 0, Mark{}, {rank.background, engine_.size(rank.background)});
 }
 
 /// Optimizer steps.

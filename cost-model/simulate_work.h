@@ -33,7 +33,7 @@ class Simulator::Work {
   /// Data-parallel and final operations of a rank.
   struct RankTimes {
     Seconds gather;  ///< ZeRO-1/2: of all parameters
-    Seconds reduce;  ///< of all gradients, once per step; ZeRO-2: per micro-batch
+    Seconds reduce;  ///< of all gradients, each time they are
     Seconds tied;    ///< all-reduce of a matrix that both ends of the pipeline hold
     Seconds optimizer, optimizer_copy;
     Seconds activation_copy;  ///< activations of one micro-batch to host memory, or frozen weights from there
@@ -104,6 +104,7 @@ class Simulator::Work {
   void add_copy(int r, std::size_t i);
   void add_arrivals();
   void add_reduction(int r);
+  void add_standing_reduction(int r, const Pass& pass);
   void add_ends();
   [[nodiscard]] std::size_t cell(int stage, int micro_batch) const;
 
@@ -123,6 +124,7 @@ class Simulator::Work {
   int micro_batches_ = 1;
   bool fsdp_ = false;
   bool every_micro_batch_ = false;  ///< gradients are reduced after each
+  bool keeps_gathered_ = false;     ///< FSDP: from the forward to the backward pass
   Hop hop_;
   double end_ = 0;  ///< of the last operation
   LaneEngine engine_;

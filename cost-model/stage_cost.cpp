@@ -29,10 +29,31 @@ bool second_copy(const Job& job, const Layout& layout) {
          (framework == Framework::deepspeed || framework == Framework::megatron_deepspeed);
 }
 
+bool in_torch(const Job& job) {
+  return job.training.framework == Framework::fsdp || job.training.framework == Framework::torchtitan;
+}
+
 }  // namespace
 
 bool training_in_fp32(const Job& job) {
   return job.training.precision == Precision::fp32 || job.training.precision == Precision::tf32;
+}
+
+bool reduces_each(const Job& job, const Layout& layout) {
+  if (layout.grad_reduce != GradReduce::by_framework) {
+    return layout.grad_reduce == GradReduce::each;
+  }
+  return gathers_by_layer(job, layout) ? job.profile.unsynced_gradients < 0.5 : layout.zero == 2;
+}
+
+bool gathers_by_layer(const Job& job, const Layout& layout) {
+  return layout.zero >= 3 || (layout.zero == 2 && in_torch(job));
+}
+
+bool keeps_gathered(const Job& job, const Layout& layout) { return layout.zero == 2 && in_torch(job); }
+
+double gathered_layers(const Job& job) {
+  return job.training.prefetch < 0 ? job.profile.fsdp_prefetch_layers : job.training.prefetch + 1.0;
 }
 
 const OptimizerRow& row_of(Optimizer optimizer) { return kOptimizers[static_cast<std::size_t>(optimizer)]; }
@@ -203,7 +224,7 @@ DataParallelLaws data_parallel_laws(const Job& job, const Layout& layout, const 
 ShardingLaws sharding_laws(const Job& job, const Layout& layout) {
   ShardingLaws out;
   out.groups = data_groups(job, layout);
-  if (layout.zero < 3) {
+  if (!gathers_by_layer(job, layout)) {
     out.laws = data_parallel_laws(job, layout, out.groups);
   }
   return out;
@@ -300,23 +321,26 @@ FsdpTimes fsdp_times(const Job& job, const LayerCosts& costs, const StageContent
   return times;
 }
 
-Seconds fsdp_exposed(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
-                     const DataGroups& groups, double micro_batches) {
+Seconds fsdp_exposed(const Job& job, const Layout& layout, const LayerCosts& costs, const StageContent& content,
+                     const StageCosts& stage, const DataGroups& groups, double micro_batches) {
   const double layers = content.dense + content.moe;
   if (layers < 1 || groups.dense_shard.ranks <= 1) {
     return Seconds(0);
   }
   const FsdpTimes t = fsdp_times(job, costs, content, stage, groups);
   const double share = job.profile.fsdp_overlap_cost;
-  const bool every = job.profile.unsynced_gradients < 0.5;
-  const double reductions = every ? micro_batches : 1;
-  const Seconds forward = beside(stage.forward, (t.layer_gather + t.expert_gather) * layers, share);
-  const Seconds backward_gather = (t.layer_gather_again + t.expert_gather) * layers;
+  const bool ahead = job.training.prefetch != 0;
+  const double again = keeps_gathered(job, layout) ? 0 : layers;
+  const double reductions = reduces_each(job, layout) ? micro_batches : 1;
+  const Seconds forward_gather = (t.layer_gather + t.expert_gather) * layers;
+  const Seconds backward_gather = (t.layer_gather_again + t.expert_gather) * again;
   const Seconds backward_scatter = (t.layer_scatter + t.expert_scatter) * layers;
-  const Seconds backward_reduced = beside(stage.backward, backward_gather + backward_scatter, share);
-  const Seconds backward_plain = beside(stage.backward, backward_gather, share);
+  const Seconds forward = ahead ? beside(stage.forward, forward_gather, share) : forward_gather;
+  const Seconds backward_reduced = ahead ? beside(stage.backward, backward_gather + backward_scatter, share)
+                                         : backward_gather + beside(stage.backward, backward_scatter, share);
+  const Seconds backward_plain = ahead ? beside(stage.backward, backward_gather, share) : backward_gather;
   // The first gather and the last scatter of a pass have nothing to hide behind, nor has the root unit.
-  const Seconds ends = t.root_gather + t.layer_gather;
+  const Seconds ends = t.root_gather + (ahead ? t.layer_gather : Seconds(0));
   return (forward + ends) * micro_batches + backward_reduced * reductions +
          backward_plain * (micro_batches - reductions) + (t.layer_scatter + t.root_scatter) * reductions;
 }

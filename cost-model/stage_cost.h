@@ -74,6 +74,20 @@ struct DataGroups {
 
 DataGroups data_groups(const Job& job, const Layout& layout);
 
+/// Whether gradients are reduced after the backward pass of every micro-batch, not of the last one alone: as the layout
+/// asks, else as the framework does. ZeRO-2 and ZeRO-3 keep a shard of the gradients and have to; PyTorch's FSDP can
+/// put it off (no_sync, set_requires_gradient_sync), for gradients of full size between micro-batches.
+bool reduces_each(const Job& job, const Layout& layout);
+
+/// Whether layers are gathered and reduced one by one in every micro-batch: ZeRO-3, and ZeRO-2 of PyTorch, which is
+/// FSDP too. Elsewhere ZeRO-2 gathers once a step.
+bool gathers_by_layer(const Job& job, const Layout& layout);
+/// Of those, whether a layer stays gathered until its backward pass (reshard_after_forward off): PyTorch's ZeRO-2.
+bool keeps_gathered(const Job& job, const Layout& layout);
+
+/// FSDP layers whose gathered weights are alive at once: the one in work and those gathered ahead.
+double gathered_layers(const Job& job);
+
 /// Isolated times of a rank's data-parallel collectives, once per step.
 struct DataParallelTimes {
   Seconds reduce;  ///< gradients, isolated
@@ -147,9 +161,10 @@ struct FsdpTimes {
 FsdpTimes fsdp_times(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
                      const DataGroups& groups);
 
-/// FSDP (ZeRO-3): per micro-batch gathers forward and backward and a reduce-scatter, prefetched beside the layers.
-Seconds fsdp_exposed(const Job& job, const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
-                     const DataGroups& groups, double micro_batches);
+/// FSDP, per step: gathers of every micro-batch forward and, unless layers stay gathered, backward, beside the layer
+/// before unless nothing is gathered ahead; reduce-scatters of every micro-batch or of the last one.
+Seconds fsdp_exposed(const Job& job, const Layout& layout, const LayerCosts& costs, const StageContent& content,
+                     const StageCosts& stage, const DataGroups& groups, double micro_batches);
 
 /// What a rank of a stage group holds, by when it does.
 struct StageTensors {

@@ -144,21 +144,25 @@ std::string dp_formula(const Context& c) {
   const double params = trained.dense + trained.expert;
   const std::string over =
       group_text(c.data.dense_shard) + " (" + speed_of(c.job, Collective::reduce_scatter, c.data.dense_shard) + ")";
-  if (c.layout.zero >= 3) {
+  const bool each = reduces_each(c.job, c.layout);
+  const std::string beside = each ? "beside the backward pass of every micro-batch" : "beside the last backward pass";
+  if (gathers_by_layer(c.job, c.layout)) {
     return "per micro-batch all-gather of " +
-           (c.costs.frozen ? "the frozen weights as they are held" : format(Bytes(2 * params))) +
-           " forward and again backward, reduce-scatter of " + format(Bytes(wire * params)) + ", over " + over +
-           "; beside compute they cost overlap cost x min(compute, communication) + what exceeds compute";
+           (c.costs.frozen ? "the frozen weights as they are held" : format(Bytes(2 * params))) + " forward" +
+           (keeps_gathered(c.job, c.layout) ? "" : " and again backward") + ", reduce-scatter of " +
+           format(Bytes(wire * params)) + (each ? "" : " with the last one") + ", over " + over +
+           (c.job.training.prefetch == 0 ? "; nothing hides the gathers, which wait for their layer; scatters"
+                                         : "; beside compute they") +
+           " cost overlap cost x min(compute, communication) + what exceeds compute";
   }
   if (c.layout.zero == 0) {
     return "all-reduce of " + count_of(params) + " gradients x " + shortest(wire) +
            " B = " + format(Bytes(wire * params)) + " over " + group_text(c.data.dense) + " (" +
-           speed_of(c.job, Collective::all_reduce, c.data.dense) +
-           "); beside the last backward pass it costs overlap cost x min(compute, communication) + the excess";
+           speed_of(c.job, Collective::all_reduce, c.data.dense) + "); " + beside +
+           " it costs overlap cost x min(compute, communication) + the excess";
   }
   return "reduce-scatter of " + count_of(params) + " gradients x " + shortest(wire) +
-         " B = " + format(Bytes(wire * params)) + " beside the last backward pass" +
-         (c.layout.zero == 2 ? " of every micro-batch" : "") + ", all-gather of " +
+         " B = " + format(Bytes(wire * params)) + " " + beside + ", all-gather of " +
          format(Bytes(c.job.profile.weight_bytes * params)) + " beside the first forward pass, over " + over +
          "; overlapped they cost overlap cost x min(compute, communication) + the excess";
 }
@@ -318,7 +322,7 @@ std::vector<TimeRow> time_rows(const Job& job, const Layout& layout) {
       {"dp_comm",
        dp_formula,
        true,
-       {{From::profile, layout.zero >= 3 ? "fsdp_overlap_cost" : "dp_overlap_cost"},
+       {{From::profile, gathers_by_layer(job, layout) ? "fsdp_overlap_cost" : "dp_overlap_cost"},
         {From::profile, "gradient_wire_bytes"},
         fast,
         network}},
@@ -404,6 +408,9 @@ std::string gradients_memory(const Context& c, const MemoryEstimate& m) {
   if (c.costs.frozen) {
     return adapter_gradients_formula(frozen(c));
   }
+  if (c.layout.zero >= 2 && c.micro_batches > 1 && !reduces_each(c.job, c.layout)) {
+    return per_parameter(m.gradients, parameters(c)) + ", whole until the last micro-batch";
+  }
   return per_parameter(m.gradients, parameters(c)) +
          (c.layout.zero >= 2 ? " on average" + sharded_over(c) : std::string());
 }
@@ -452,7 +459,7 @@ std::string gathered_memory(const Context& c, const MemoryEstimate& m) {
   std::string text;
   if (c.layout.zero >= 3 && !alone) {
     text = c.costs.frozen ? "embedding and head + prefetched layers as they are held, gathered"
-                          : "2 B x (embedding and head + prefetched layers), gathered";
+                          : "2 B x (embedding and head + " + shortest(gathered_layers(c.job)) + " layers), gathered";
   }
   if (c.data.secondary.ranks > 1) {
     text += ", and a second copy of the weights over " + group_text(c.data.secondary);
@@ -492,14 +499,18 @@ std::vector<MemoryRow> memory_rows(const Job& job, const Layout& layout) {
   std::vector<MemoryRow> rows{
       {"weights", weights_memory, {{From::profile, "weight_bytes"}}},
       {"gradients", gradients_memory,
-       fsdp ? std::vector<Behind>{{From::profile, "unsynced_gradients"}}
-            : std::vector<Behind>{{From::profile, "gradient_bytes"},
-                                  {From::profile, "sharded_gradient_bytes"},
-                                  {From::profile, "bucket_bytes"}}},
+       fsdp && layout.grad_reduce == GradReduce::by_framework
+           ? std::vector<Behind>{{From::profile, "unsynced_gradients"}}
+       : fsdp ? std::vector<Behind>{{From::profile, "fsdp_gradient_bytes"}}
+              : std::vector<Behind>{{From::profile, "gradient_bytes"},
+                                    {From::profile, "sharded_gradient_bytes"},
+                                    {From::profile, "bucket_bytes"}}},
       {"optimizer", optimizer_memory, {{From::profile, "optimizer_state_bytes"}}},
       {"activations", activations_memory, {{From::profile, "activation_factor"}}},
       {"loss", loss_memory, {{From::profile, "loss_allocated_per_logit"}, {From::profile, "head_input_bytes"}}},
-      {"gathered", gathered_memory, {{From::profile, "fsdp_prefetch_layers"}}},
+      {"gathered", gathered_memory,
+       job.training.prefetch < 0 ? std::vector<Behind>{{From::profile, "fsdp_prefetch_layers"}}
+                                 : std::vector<Behind>{}},
       {"communication", communication_memory, {{From::profile, "stage_buffer_bytes"}}},
       {"workspace",
        workspace_memory,

@@ -140,6 +140,7 @@ TrainingSpec Loader::training(const ModelSpec& model, const ClusterSpec& cluster
   training.expert_capacity = options_.expert_capacity;
   training.dispatcher = options_.dispatcher;
   training.gradient_bytes = options_.gradient_bytes;
+  training.prefetch = options_.prefetch;
   training.balance = options_.balance;
   if (model.moe && !given("expert-imbalance")) {
     assume("load of the experts", "even, as forced balance makes it", "--expert-imbalance");

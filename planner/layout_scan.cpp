@@ -115,7 +115,9 @@ std::vector<LayoutSpace::Sharding> shardings(const SearchSpace& space, const std
     for (const int group : values_or<int>(space.shard_group, {0})) {
       for (const Offload offload : values_or<Offload>(space.offloads, {Offload::none})) {
         for (const Optimizer optimizer : values_or<Optimizer>(space.optimizers, {Optimizer::adam})) {
-          all.push_back({static_cast<std::uint8_t>(stage), group, offload, optimizer});
+          for (const GradReduce reduce : values_or<GradReduce>(space.grad_reduces, {GradReduce::by_framework})) {
+            all.push_back({static_cast<std::uint8_t>(stage), group, offload, optimizer, reduce});
+          }
         }
       }
     }
@@ -291,6 +293,7 @@ void LayoutScan::visit_shardings(Layout layout, std::size_t pipeline, std::optio
       layout.shard_group = shardings[i].shard_group;
       layout.offload = shardings[i].offload;
       layout.optimizer = shardings[i].optimizer;
+      layout.grad_reduce = shardings[i].grad_reduce;
       const std::size_t broken = first_broken(layout, first_data_rule_, rules_.size());
       if (broken == rules_.size()) {
         break;

@@ -25,6 +25,7 @@ struct LayoutSpace {
     std::int32_t shard_group = 0;
     Offload offload = Offload::none;
     Optimizer optimizer = Optimizer::adam;
+    GradReduce grad_reduce = GradReduce::by_framework;
   };
   std::vector<Layout> layers;  ///< fields of RuleDepth::layer set, the others at their defaults
   std::vector<Pipeline> pipelines;

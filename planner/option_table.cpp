@@ -239,6 +239,15 @@ std::vector<OptionRow> make_rows() {
        .completes = Completes::choices,
        .choices = [] { return names_of(kGradientTypes); },
        .set = read_gradient_type},
+      {.name = "prefetch",
+       .argument = "N",
+       .commands = kPlanned,
+       .meaning = "layers whose weights FSDP gathers ahead",
+       .fallback = "the framework's",
+       .details =
+           "0 gathers a layer when it is needed: nothing hides the gathers, and the weights of one layer alone are "
+           "whole at a time.",
+       .set = [](Options& o, const Text& text) { return read_count(text, 0, 1000, o.prefetch); }},
       {.name = "stage-balance",
        .argument = "B",
        .commands = kPlanned,

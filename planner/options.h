@@ -45,6 +45,7 @@ struct PlannerOptions {
   double expert_capacity = 0;  ///< 0: dropless
   Dispatcher dispatcher = Dispatcher::by_profile;
   double gradient_bytes = 0;  ///< 0: the framework's
+  int prefetch = -1;          ///< layers that FSDP gathers ahead; -1: the framework's habit
   StageBalance balance = StageBalance::framework;
 
   // Layout

@@ -22,8 +22,11 @@ std::vector<FrameworkHabits> framework_habits() {
   const std::vector<std::string> by_module{"none", "selective", "full"};
   const std::vector<std::string> by_operation{"none", "selective:op", "full"};
   const std::vector<std::string> layers_only{"none", "full"};
+  constexpr std::array<std::uint8_t, 4> kWholeOrShard{kOnLast, kOnLast, kOnEach, kOnEach};
+  constexpr std::uint8_t kEither = kOnEach | kOnLast;
+  constexpr std::array<std::uint8_t, 4> kFree{kEither, kEither, kEither, kEither};
   return {
-      {Framework::megatron, every_schedule(), {0, 1, 2, 3}, {0, 1}, 1, all_cp, by_module, true},
+      {Framework::megatron, every_schedule(), {0, 1, 2, 3}, {0, 1}, 1, all_cp, by_module, true, kWholeOrShard},
       {Framework::megatron_deepspeed,
        {Schedule::f1b1, Schedule::interleaved},
        {0, 1, 2, 3},
@@ -31,9 +34,18 @@ std::vector<FrameworkHabits> framework_habits() {
        1,
        {CpType::ulysses},
        by_module,
-       true},
-      {Framework::deepspeed, {Schedule::f1b1}, {0, 1, 2, 3}, {0, 1, 2, 3}, 1, {CpType::ulysses}, layers_only, true},
-      {Framework::fsdp, every_schedule(), {0, 1, 2, 3}, {0, 2, 3}, 3, all_cp, by_operation, false},
+       true,
+       kWholeOrShard},
+      {Framework::deepspeed,
+       {Schedule::f1b1},
+       {0, 1, 2, 3},
+       {0, 1, 2, 3},
+       1,
+       {CpType::ulysses},
+       layers_only,
+       true,
+       kWholeOrShard},
+      {Framework::fsdp, every_schedule(), {0, 1, 2, 3}, {0, 2, 3}, 3, all_cp, by_operation, false, kFree},
       {Framework::torchtitan,
        every_schedule(),
        {0, 2, 3},
@@ -41,10 +53,19 @@ std::vector<FrameworkHabits> framework_habits() {
        3,
        {CpType::ring, CpType::all_gather},
        by_operation,
-       false},
-      {Framework::nanotron, {Schedule::f1b1, Schedule::gpipe}, {0, 1}, {0, 1}, 1, {CpType::ring}, by_module, false},
-      {Framework::internevo, every_schedule(), {0, 1, 3}, {0, 1, 3}, 1, all_cp, layers_only, false},
-      {Framework::plain, every_schedule(), {0, 1, 2, 3}, {0, 1}, 0, all_cp, by_module, true},
+       false,
+       kFree},
+      {Framework::nanotron,
+       {Schedule::f1b1, Schedule::gpipe},
+       {0, 1},
+       {0, 1},
+       1,
+       {CpType::ring},
+       by_module,
+       false,
+       kWholeOrShard},
+      {Framework::internevo, every_schedule(), {0, 1, 3}, {0, 1, 3}, 1, all_cp, layers_only, false, kWholeOrShard},
+      {Framework::plain, every_schedule(), {0, 1, 2, 3}, {0, 1}, 0, all_cp, by_module, true, kFree},
   };
 }
 

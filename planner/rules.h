@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -34,16 +35,20 @@ int first_broken_rule(const Job& job, const Layout& layout);
 /// Indices of every rule the layout breaks.
 std::vector<int> broken_rules(const Job& job, const Layout& layout);
 
+/// When gradients can be reduced (bit mask).
+enum ReductionTime : std::uint8_t { kOnEach = 1, kOnLast = 2 };
+
 /// What a framework offers, and what it takes when nothing is said.
 struct FrameworkHabits {
   Framework framework;
-  std::vector<Schedule> schedules;     ///< offered; the search tries 1f1b and, when offered, interleaved
-  std::vector<std::uint8_t> zero;      ///< stages it has
-  std::vector<int> tried_zero;         ///< stages the search tries when none are asked for
-  std::uint8_t usual_zero = 0;         ///< of a layout that does not name a stage
-  std::vector<CpType> cp_types;        ///< offered; the first is the usual one
-  std::vector<std::string> recompute;  ///< tried by the search, texts of set_recompute()
-  bool replicates_kv_heads = false;    ///< tp may be a multiple of the key/value heads
+  std::vector<Schedule> schedules;        ///< offered; the search tries 1f1b and, when offered, interleaved
+  std::vector<std::uint8_t> zero;         ///< stages it has
+  std::vector<int> tried_zero;            ///< stages the search tries when none are asked for
+  std::uint8_t usual_zero = 0;            ///< of a layout that does not name a stage
+  std::vector<CpType> cp_types;           ///< offered; the first is the usual one
+  std::vector<std::string> recompute;     ///< tried by the search, texts of set_recompute()
+  bool replicates_kv_heads = false;       ///< tp may be a multiple of the key/value heads
+  std::array<std::uint8_t, 4> reduces{};  ///< by ZeRO stage: bits of ReductionTime
 };
 const FrameworkHabits& habits_of(Framework framework);
 

@@ -48,6 +48,14 @@ bool activations_cannot_leave(const Job& job, const Layout& layout) {
          (layout.pp > 1 || layout.recompute != RecomputeKind::none);
 }
 
+bool reduction_not_offered(const Job& job, const Layout& layout) {
+  if (layout.grad_reduce == GradReduce::by_framework) {
+    return false;
+  }
+  const std::uint8_t wanted = layout.grad_reduce == GradReduce::each ? kOnEach : kOnLast;
+  return layout.zero > 3 || (habits_of(job.training.framework).reduces[layout.zero] & wanted) == 0;
+}
+
 bool muon_is_cut(const Job& job, const Layout& layout) {
   return layout.optimizer == Optimizer::muon && layout.zero > 0 && job.training.framework == Framework::megatron;
 }
@@ -91,6 +99,16 @@ std::vector<Rule> data_rules() {
        nothing_to_share,
        [](const Job&, const Layout& layout) {
          return "shard-group " + number(layout.shard_group) + " with zero 0; nearest: zero 1, or no shard-group";
+       }},
+      {"reduction-offered",
+       "gradients kept whole are accumulated and reduced with the last micro-batch, of sharded ones (ZeRO-2, ZeRO-3) "
+       "each micro-batch's is reduced (Megatron-LM core/pipeline_parallel/schedules.py; DeepSpeed runtime/engine.py, "
+       "no_sync); PyTorch's DDP and FSDP do either",
+       RuleDepth::data, reduction_not_offered,
+       [](const Job& job, const Layout& layout) {
+         const bool each = layout.grad_reduce == GradReduce::each;
+         return "grad-reduce " + std::string(each ? "each" : "last") + " with zero " + number(layout.zero) + " in " +
+                framework_of(job) + "; nearest: grad-reduce " + (each ? "last" : "each, or zero 1");
        }},
       {"offload-needs-zero",
        "optimizer states are offloaded by the sharded optimizer only (Megatron-LM --optimizer-cpu-offload; DeepSpeed "

@@ -37,6 +37,7 @@ struct SearchSpace {
   std::vector<Offload> offloads;         ///< empty: none
   std::vector<Optimizer> optimizers;     ///< empty: adam
   std::vector<RanksOrder> ranks_orders;  ///< empty: tp-cp-dp-pp
+  std::vector<GradReduce> grad_reduces;  ///< empty: as the framework does
 };
 
 /// One ranked layout.

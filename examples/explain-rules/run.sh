@@ -51,6 +51,7 @@ breaks zero-offered 7b "zero=3" --framework nanotron
 breaks sharding-without-pipeline 7b "pp=2 zero=3"
 breaks shard-group-divides 7b "shard-group=3"
 breaks shard-group-needs-zero 7b "zero=0 shard-group=4"
+breaks reduction-offered 7b "zero=1 grad-reduce=each"
 breaks offload-needs-zero 7b "zero=0 offload=optimizer"
 breaks activation-offload-alone 7b "zero=1 offload=activations recompute=full"
 breaks muon-needs-whole-matrices 7b "zero=1 optimizer=muon"

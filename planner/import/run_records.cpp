@@ -275,6 +275,12 @@ void read_layout(ObjectReader in, RunRecord& record) {
   if (layout.vpp == 1 && layout.schedule == Schedule::interleaved) {
     layout.schedule = Schedule::f1b1;
   }
+  const auto reduce = in.text("grad_reduce", "auto");
+  if (const auto found = value_in(kGradReduceNames, reduce)) {
+    layout.grad_reduce = *found;
+  } else {
+    in.error("grad_reduce", "expected auto, each or last, not \"" + reduce + "\"");
+  }
   if (in.has("layers_per_stage")) {
     for (const auto layers : in.counts("layers_per_stage", 0, 10000)) {
       record.training.layers_per_stage.push_back(static_cast<int>(layers));

@@ -65,6 +65,7 @@ CsvRow row_of(const Job& job, const Plan& plan, std::size_t rank) {
   row.add("offload", name_in(kOffloadNames, layout.offload));
   row.add("optimizer", name_in(kOptimizerNames, layout.optimizer));
   row.add("ranks_order", name_in(kRanksOrderNames, layout.ranks_order));
+  row.add("grad_reduce", name_in(kGradReduceNames, layout.grad_reduce));
   const double seconds = step.total().raw();
   const double tokens = tokens_per_second(job, step);
   row.add("step_time_s", seconds);

@@ -130,6 +130,7 @@ void write_layout(JsonWriter& json, const Job& job, const Plan& plan) {
   json.field("offload", name_in(kOffloadNames, layout.offload));
   json.field("optimizer", name_in(kOptimizerNames, layout.optimizer));
   json.field("ranks_order", name_in(kRanksOrderNames, layout.ranks_order));
+  json.field("grad_reduce", name_in(kGradReduceNames, layout.grad_reduce));
   json.end_object();
 }
 

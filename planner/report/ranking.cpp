@@ -73,6 +73,8 @@ std::vector<RankingColumn> layout_columns() {
   named(
       "ranks-order", 10, [](const Layout& l) { return std::string(name_in(kRanksOrderNames, l.ranks_order)); },
       "tp-cp-dp-pp");
+  named(
+      "grad-reduce", 51, [](const Layout& l) { return std::string(name_in(kGradReduceNames, l.grad_reduce)); }, "auto");
   return columns;
 }
 

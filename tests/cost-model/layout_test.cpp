@@ -153,6 +153,7 @@ TEST_CASE("random layouts survive printing and reading") {
     layout.offload = kOffloadNames[static_cast<std::size_t>(draw(3))].value;
     layout.optimizer = kOptimizerNames[static_cast<std::size_t>(draw(8))].value;
     layout.ranks_order = kRanksOrderNames[static_cast<std::size_t>(draw(2))].value;
+    layout.grad_reduce = kGradReduceNames[static_cast<std::size_t>(draw(3))].value;
     const std::string text = to_text(layout);
     CAPTURE(text);
     CHECK(parse_layout(text, static_cast<int>(layout.world())) == layout);

@@ -303,7 +303,8 @@ TEST_CASE("plan JSON has the members of its schema in order") {
                                       "cp_type",
                                       "offload",
                                       "optimizer",
-                                      "ranks_order"});
+                                      "ranks_order",
+                                      "grad_reduce"});
   CHECK(keys(plan["breakdown_s"]) == Names{"compute", "recompute", "tp_comm", "cp_comm", "ep_comm", "pp_comm",
                                            "dp_comm", "bubble", "optimizer", "host", "offload", "data"});
   CHECK(keys(plan["memory_bytes"]) == Names{"weights", "gradients", "optimizer", "activations", "loss", "gathered",

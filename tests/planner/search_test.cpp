@@ -422,6 +422,7 @@ TEST_CASE("a hoisted estimate equals the direct one bit for bit") {
       layout.offload = kOffloadNames[static_cast<std::size_t>(draw(3))].value;
       layout.optimizer = kOptimizerNames[static_cast<std::size_t>(draw(8))].value;
       layout.ranks_order = kRanksOrderNames[static_cast<std::size_t>(draw(2))].value;
+      layout.grad_reduce = kGradReduceNames[static_cast<std::size_t>(draw(3))].value;
       const LayerCosts costs = layer_costs(job, layer_key(layout));
       const PipelineShape shape = pipeline_shape(job, layout.pp, layout.vpp);
       CHECK(same(combine(job, layout, costs, shape), estimate(job, layout)));
