@@ -97,9 +97,7 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
           ? std::min<double>(
                 1, layout.recompute_layers * static_cast<double>(chunks_of(layout.schedule, layout.vpp)) / layers)
           : 1;
-  // Layers below every adapter are not part of the backward pass.
-  const double touched =
-      content.embedding && costs.untouched_layers > 0 ? std::max(0.0, layers - costs.untouched_layers) / layers : 1;
+  const double touched = trained_share(costs, content);
   const auto per_micro_batch = [&](Bytes kept_dense, Bytes kept_moe) {
     return (kept_dense * static_cast<double>(content.dense) + kept_moe * static_cast<double>(content.moe)) * touched;
   };

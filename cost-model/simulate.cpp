@@ -386,8 +386,9 @@ Bytes Simulator::Work::activations_of(const Stage& stage) const {
   const double recomputed = layout_->recompute == RecomputeKind::full && layout_->recompute_layers > 0 && layers > 0
                                 ? std::min(1.0, layout_->recompute_layers / layers)
                                 : 1;
-  const auto sum = [&content](Bytes dense, Bytes moe) {
-    return dense * static_cast<double>(content.dense) + moe * static_cast<double>(content.moe);
+  const auto sum = [&costs, &content](Bytes dense, Bytes moe) {
+    return (dense * static_cast<double>(content.dense) + moe * static_cast<double>(content.moe)) *
+           trained_share(costs, content);
   };
   return sum(costs.dense_activations, costs.moe_activations) * recomputed +
          sum(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed) +

@@ -123,6 +123,11 @@ Seconds offloaded_update(const Job& job, const Layout& layout, double local) {
   return max(max(link, update), storage);
 }
 
+double trained_share(const LayerCosts& costs, const StageContent& content) {
+  const double layers = content.dense + content.moe;
+  return content.embedding && layers > 0 ? std::max(0.0, layers - costs.untouched_layers) / layers : 1;
+}
+
 StageCosts stage_costs(const LayerCosts& costs, const StageContent& content) {
   StageCosts out;
   const int layers = content.dense + content.moe;
@@ -142,13 +147,13 @@ StageCosts stage_costs(const LayerCosts& costs, const StageContent& content) {
     out.sums += costs.dense_once * (content.dense * (1 - again));
     out.sums += costs.moe_once * (content.moe * (1 - again));
   }
-  if (content.embedding && costs.untouched_layers > 0 && content.dense > 0) {
-    PassCosts no_backward = costs.dense;
+  if (const double idle = (1 - trained_share(costs, content)) * layers; idle > 0) {
+    PassCosts backward = content.dense > 0 ? costs.dense : costs.moe;
     for (Seconds PassCosts::*forward : {&PassCosts::forward, &PassCosts::tp_forward, &PassCosts::cp_forward,
                                         &PassCosts::ep_forward, &PassCosts::host_forward, &PassCosts::forward_launch}) {
-      no_backward.*forward = Seconds(0);
+      backward.*forward = Seconds(0);
     }
-    out.sums += no_backward * -std::min(costs.untouched_layers, content.dense);
+    out.sums += backward * -idle;
   }
   if (content.embedding) {
     out.sums += costs.embedding;

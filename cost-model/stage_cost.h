@@ -58,6 +58,9 @@ struct StageCosts {
   PassCosts sums;  ///< of the rank's layers and ends, one micro-batch
 };
 
+/// Share of a stage's layers that take part in the backward pass: less those below every adapter.
+double trained_share(const LayerCosts& costs, const StageContent& content);
+
 StageCosts stage_costs(const LayerCosts& costs, const StageContent& content);
 
 /// Groups over which gradients are reduced and states sharded. Two copies of the model that run from both ends of a

@@ -125,9 +125,7 @@ bool packed_weights_not_offered(const Job& job, const Layout&) {
          framework != Framework::plain;
 }
 
-bool packed_weights_cut(const Job& job, const Layout& layout) {
-  return job.training.holds_nf4() && layout.tp > 1;
-}
+bool packed_weights_cut(const Job& job, const Layout& layout) { return job.training.holds_nf4() && layout.tp > 1; }
 
 }  // namespace
 

@@ -85,6 +85,10 @@ FitInputs inputs_of(const PlannerOptions& options, std::string& warnings) {
     }
   });
   auto& training = request.training;
+  if (options.peft == PeftMethod::adapter || options.peft == PeftMethod::adapter_v2) {
+    problems += (problems.empty() ? "error: " : "\nerror: ") +
+                std::string("--peft: fit compares lora and qlora; give their rank and targets (lora:rank=8)");
+  }
   const auto targets = adapter_targets(options.peft_targets);
   for (const auto& problem : targets.problems) {
     problems += (problems.empty() ? "error: " : "\nerror: ") + problem;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "cost-model/layer_sizes.h"
+#include "cost-model/simulate.h"
 #include "cost-model/stage_cost.h"
 #include "planner/spec_files.h"
 #include "tests/planner/jobs.h"
@@ -126,6 +127,9 @@ TEST_CASE("layers below every prompt keep nothing and have no backward pass") {
   CHECK(estimate(job, layout).memory.activations.raw() == doctest::Approx(14 * token * 1024));
   const StageContent first{16, 0, true, true};
   const StageContent later{16, 0, false, true};
+  CHECK(trained_share(costs, first) == 14.0 / 16);
+  CHECK(trained_share(costs, later) == 1);
+  CHECK(simulate(job, layout).ranks.front().most_activations.raw() == doctest::Approx(14 * token * 1024));
   const Seconds forward = stage_costs(costs, first).forward - costs.embedding.forward_total();
   CHECK(forward.raw() == doctest::Approx(stage_costs(costs, later).forward.raw()));
   const Seconds backward = stage_costs(costs, first).backward - costs.embedding.backward_total();

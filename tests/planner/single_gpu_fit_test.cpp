@@ -187,3 +187,9 @@ TEST_CASE("loading needs the held weights and what the largest matrix needs whil
   CHECK(cell(row, "full").load_peak.raw() == 0);
   CHECK(cell(row, "qlora").load_peak < cell(row, "qlora").memory.total());
 }
+
+TEST_CASE("fit refuses adapters that its table does not hold") {
+  CHECK_THROWS_WITH_AS(fit({"fit", "--model", "7b", "--peft", "adapter"}),
+                       "error: --peft: fit compares lora and qlora; give their rank and targets (lora:rank=8)",
+                       SpecError);
+}
