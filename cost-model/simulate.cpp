@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "cost-model/in_flight.h"
 #include "cost-model/layer_sizes.h"
 #include "cost-model/mixed.h"
 #include "cost-model/pipeline.h"
@@ -57,7 +58,7 @@ const SimulatedStep& Simulator::Work::run(const Job& job, const Layout& layout, 
   hop_ = hop();
   choose_schedule(given);
   prepare_stages();
-  prepare_ranks();
+  prepare_ranks(given != nullptr);
   perturb();
   for (int r = 0; r < layout.pp; ++r) {
     add_first_gather(r);
@@ -105,20 +106,7 @@ void Simulator::Work::choose_schedule(const PipelineSchedule* given) {
     step_.schedule.weight_share = costs_.front().weight_share;
     schedule_known_ = false;
   } else {
-    ScheduleRequest request;
-    request.ranks = layout_->pp;
-    request.chunks = layout_->vpp;
-    request.micro_batches = micro_batches_;
-    // Orders are planned for one set of times, as the paper's are: planned for the shorter ends too, zb-1p would be a
-    // tenth faster than the measured runs.
-    const auto contents = stage_contents(*job_, layout_->pp, layout_->pp);
-    const auto middle = stage_costs(costs_.front(), contents[static_cast<std::size_t>(layout_->pp / 2)]);
-    if (row_of(layout_->schedule).splits_backward) {
-      const double chunks = chunks_of(layout_->schedule, 1);
-      request.times = {middle.forward.raw() / chunks, (middle.backward - middle.weight).raw() / chunks,
-                       middle.weight.raw() / chunks, (hop_.latency + hop_.bytes / hop_.bandwidth).raw()};
-      request.weight_share = costs_.front().weight_share;
-    }
+    const ScheduleRequest request = order_request(*job_, *layout_, costs_.front(), micro_batches_);
     const auto same = [](const ScheduleRequest& a, const ScheduleRequest& b) {
       return a.ranks == b.ranks && a.chunks == b.chunks && a.micro_batches == b.micro_batches &&
              a.times.forward == b.times.forward && a.times.backward == b.times.backward &&
@@ -251,7 +239,7 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
   return times;
 }
 
-void Simulator::Work::prepare_ranks() {
+void Simulator::Work::prepare_ranks(bool given) {
   const auto& schedule = step_.schedule;
   const auto groups = data_groups(job_of(0), *layout_);
   fsdp_ = layout_->zero >= 3 && groups.dense_shard.ranks > 1;
@@ -260,6 +248,8 @@ void Simulator::Work::prepare_ranks() {
   const auto pp = static_cast<std::size_t>(layout_->pp);
   ranks_.resize(pp);
   step_.ranks.resize(pp);
+  const bool by_order = detail_ != Detail::times && (given || holds_by_order(layout_->schedule));
+  const auto counted = by_order ? held_activations(schedule) : std::vector<HeldActivations>{};
   for (std::size_t r = 0; r < pp; ++r) {
     auto& rank = ranks_[r];
     auto& told = step_.ranks[r];
@@ -293,7 +283,8 @@ void Simulator::Work::prepare_ranks() {
     told.layers = sum.dense + sum.moe;
     told.passes = 0;
     if (detail_ != Detail::times) {
-      told.memory = stage_memory(job, *layout_, costs, group, stage, own_groups, micro_batches_).at;
+      const auto held = by_order ? counted[r] : held_by_rule(*layout_, costs, static_cast<int>(r), micro_batches_);
+      told.memory = stage_memory(job, *layout_, costs, group, stage, own_groups, micro_batches_, held).at;
       rank.tensors = stage_tensors(job, *layout_, costs, group, stage, own_groups, micro_batches_);
     }
     rank.times = rank_times(rank, stage, own_groups);

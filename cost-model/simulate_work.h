@@ -79,7 +79,7 @@ class Simulator::Work {
   [[nodiscard]] double period() const;
   void choose_schedule(const PipelineSchedule* given);
   void prepare_stages();
-  void prepare_ranks();
+  void prepare_ranks(bool given);
   void perturb();
   [[nodiscard]] Hop hop() const;
   [[nodiscard]] RankTimes rank_times(const Rank& rank, const StageCosts& stage, const DataGroups& groups) const;

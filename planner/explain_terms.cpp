@@ -393,7 +393,7 @@ std::string optimizer_memory(const Context& c, const MemoryEstimate& m) {
   return per_parameter(m.optimizer, local_parameters(c)) + sharded_over(c);
 }
 std::string activations_memory(const Context& c, const MemoryEstimate& m) {
-  const double held = in_flight(c.layout.schedule, c.layout.pp, c.layout.vpp, c.group.first_rank, c.micro_batches);
+  const double held = m.in_flight;
   std::string text =
       shortest(std::round(held * 100) / 100) + (held > 1 ? " micro-batches" : " micro-batch") + " in flight x [";
   if (c.group.content.dense > 0) {
