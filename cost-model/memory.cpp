@@ -108,7 +108,9 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
   const bool full = layout.recompute == RecomputeKind::full;
   const Bytes whole_layer =
       content.moe > 0 ? max(costs.moe_activations_all, costs.dense_activations_all) : costs.dense_activations_all;
-  out.first_backward = costs.backward_transient + (full ? whole_layer : Bytes(0));
+  const bool split = row_of(layout.schedule).splits_backward && layout.schedule != Schedule::dualpipe && !costs.frozen;
+  out.first_backward =
+      (split ? costs.backward_transient_split : costs.backward_transient) + (full ? whole_layer : Bytes(0));
   // Every prediction module has logits of its own, alive until its backward pass.
   out.at_loss = content.head ? (costs.head_activations + costs.loss_transient) * (1.0 + content.mtp) : Bytes(0);
   if (content.head && !costs.frozen && profile.gradient_bytes == 0 && !fsdp) {
