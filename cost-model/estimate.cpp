@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "cost-model/data_loading.h"
 #include "cost-model/in_flight.h"
 #include "cost-model/layer_sizes.h"
 #include "cost-model/mixed.h"
@@ -180,6 +181,7 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
       }
     }
   }
+  out.step.data = data_loading(job, layout).exposed(all_micro_batches, out.step.total());
   out.step.lower_bound = pipeline.slowest * all_micro_batches;
   const double layers_flops_scale = all_micro_batches / layout.pp;
   const int moe_layers = job.moe() ? job.moe_before.back() : 0;

@@ -74,7 +74,7 @@ inline constexpr std::array<StepTermRow, 12> kStepTerms{{
     {"optimizer", &StepEstimate::optimizer, "optimizer step and gradient norm"},
     {"host", &StepEstimate::host, "time the GPU waits for kernel launches"},
     {"offload", &StepEstimate::offload, "exposed copies to and from host memory"},
-    {"data", &StepEstimate::data, "input pipeline"},
+    {"data", &StepEstimate::data, "waits for the next tokens"},
 }};
 
 /// Bytes of the fullest GPU at its worst moment; the members are the keys of `memory_bytes`.

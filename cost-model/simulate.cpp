@@ -7,6 +7,7 @@
 #include "cost-model/layer_sizes.h"
 #include "cost-model/mixed.h"
 #include "cost-model/pipeline.h"
+#include "cost-model/simulate_host.h"
 #include "cost-model/simulate_work.h"
 #include "cost-model/stage_balance.h"
 #include "cost-model/stage_cost.h"
@@ -39,8 +40,12 @@ const SimulatedStep& Simulator::Work::run(const Job& job, const Layout& layout, 
   piece_parts_.resize(parts);
   for (std::size_t part = 0; part < parts; ++part) {
     costs_[part] = layer_costs(job_of(part), layer_key(layout));
+  }
+  launches_ = host_may_fall_behind();
+  drains_ = drains_every_pass(job.training.framework, layout.pp);
+  for (std::size_t part = 0; part < parts; ++part) {
     if (detail == Detail::parts) {
-      piece_parts_[part].build(job_of(part), layer_key(layout), costs_[part], step_.part_names);
+      piece_parts_[part].build(job_of(part), layer_key(layout), costs_[part], launches_, step_.part_names);
     }
   }
   micro_batches_ = static_cast<int>(job.training.global_batch / (std::int64_t{layout.dp} * layout.micro_batch));
@@ -58,6 +63,7 @@ const SimulatedStep& Simulator::Work::run(const Job& job, const Layout& layout, 
   hop_ = hop();
   choose_schedule(given);
   prepare_stages();
+  prepare_loads();
   prepare_ranks(given != nullptr);
   perturb();
   for (int r = 0; r < layout.pp; ++r) {
@@ -89,7 +95,7 @@ double Simulator::Work::period() const {
   double longest = 0;
   for (const auto& rank : ranks_) {
     double end = 0;
-    for (const Index lane : {rank.passes, rank.background, rank.copies}) {
+    for (const Index lane : {rank.passes, rank.background, rank.copies, rank.loads}) {
       for (const auto& operation : engine_.operations(lane)) {
         end = std::max(end, operation.end);
       }
@@ -253,14 +259,18 @@ void Simulator::Work::prepare_ranks(bool given) {
   for (std::size_t r = 0; r < pp; ++r) {
     auto& rank = ranks_[r];
     auto& told = step_.ranks[r];
-    for (Index* lane : {&rank.passes, &rank.background, &rank.next, &rank.previous, &rank.copies}) {
+    for (Index* lane :
+         {&rank.passes, &rank.background, &rank.next, &rank.previous, &rank.copies, &rank.launches, &rank.loads}) {
       *lane = engine_.add_lane();
     }
     engine_.couple(rank.passes, rank.background, share);
     rank.content = StageContent{};
     rank.slowdown = 1;
     rank.link_slowdown = 1;
+    rank.host_slowdown = 1;
     rank.begins.clear();
+    rank.launch_begins.clear();
+    rank.launched_ends.clear();
     told.chunk_activations.clear();
     StageContent& sum = rank.content;
     for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
@@ -296,7 +306,10 @@ void Simulator::Work::prepare_ranks(bool given) {
 void Simulator::Work::perturb() {
   for (const SlowPart& part : perturbation_->slow) {
     auto& rank = ranks_[static_cast<std::size_t>(rank_of(part.gpu))];
-    (part.link ? rank.link_slowdown : rank.slowdown) /= 1 - part.slow;
+    double& slowed = part.kind == SlowKind::gpu    ? rank.slowdown
+                     : part.kind == SlowKind::link ? rank.link_slowdown
+                                                   : rank.host_slowdown;
+    slowed /= 1 - part.slow;
   }
   for (auto& rank : ranks_) {
     rank.out = engine_.add_link(hop_.bandwidth / rank.link_slowdown);

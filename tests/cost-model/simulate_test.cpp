@@ -56,17 +56,35 @@ std::string what_if_error(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("one stage takes about as long as the estimate says") {
-  // The estimate hides a whole collective beside a whole pass; layer by layer the first gather and the last reduction
-  // have nothing to hide behind.
-  for (const int zero : {0, 1, 2, 3}) {
+TEST_CASE("one stage takes as long as the estimate says but for what has nothing to hide behind") {
+  // The estimate puts a whole collective beside a whole pass, where both run at 1 / (1 + s) of their speed; what it
+  // costs is s of its time. Layer by layer the gather of embedding and first layer comes before any pass, and the
+  // reduction of the last layer and of the ends, whose gradients are complete at the end alone, comes after it: of
+  // these 1 - s more is paid, once a step, or once a micro-batch where ZeRO-2 reduces that often. Fitted shares hold
+  // the mean of it already, which is why the estimate does not add it; FSDP's law has its ends.
+  for (const int zero : {0, 1, 2}) {
     const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 64);
     Layout layout = layout_of(1, 1, 8, Schedule::f1b1);
     layout.zero = static_cast<std::uint8_t>(zero);
     CAPTURE(zero);
     const double expected = estimate(job, layout).step.total().raw();
-    CHECK(simulate(job, layout).makespan == doctest::Approx(expected).epsilon(0.02));
+    const double simulated = simulate(job, layout).makespan;
+    const LayerCosts costs = layer_costs(job, layer_key(layout));
+    auto stage = stage_costs(costs, {32, 0, true, true});
+    stage.params += costs.head_params;
+    const auto times = data_parallel_times(job, layout, stage, data_groups(job, layout));
+    const double ends = costs.embedding_params + costs.head_params;
+    const double alone = (times.reduce * ((costs.dense_params + ends) / stage.params) +
+                          times.gather * ((costs.dense_params + costs.embedding_params) / stage.params))
+                             .raw();
+    // Within the little time that the embedding's own pass takes.
+    CHECK(simulated - expected == doctest::Approx((1 - job.profile.dp_overlap_cost) * alone).epsilon(0.02));
   }
+  const Job sharded = priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 64);
+  Layout layout = layout_of(1, 1, 8, Schedule::f1b1);
+  layout.zero = 3;
+  CHECK(simulate(sharded, layout).makespan ==
+        doctest::Approx(estimate(sharded, layout).step.total().raw()).epsilon(0.01));
   const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 1, 4096, 64);
   const Layout alone = layout_of(1, 1, 1, Schedule::f1b1);
   CHECK(simulate(job, alone).makespan == doctest::Approx(estimate(job, alone).step.total().raw()).epsilon(1e-9));
@@ -206,10 +224,15 @@ TEST_CASE("a schedule from a file replaces the generated one") {
 TEST_CASE("what-if texts are read and every problem of one is reported") {
   const auto what = parse_what_if("gpu=3 slow=20%, link=15 slow=0.5 jitter=3% seed=9", 16);
   REQUIRE(what.slow.size() == 2);
-  CHECK(what.slow[0] == SlowPart{false, 3, 0.2});
-  CHECK(what.slow[1] == SlowPart{true, 15, 0.5});
+  CHECK(what.slow[0] == SlowPart{SlowKind::gpu, 3, 0.2});
+  CHECK(what.slow[1] == SlowPart{SlowKind::link, 15, 0.5});
   CHECK(what.jitter == doctest::Approx(0.03));
   CHECK(what.seed == 9);
+  const auto host = parse_what_if("host=2 slow=40% data=40ms", 16);
+  REQUIRE(host.slow.size() == 1);
+  CHECK(host.slow[0] == SlowPart{SlowKind::host, 2, 0.4});
+  CHECK(host.load == Seconds(0.04));
+  CHECK(what_if_error("data=40").find("is not a time") != std::string::npos);
   CHECK(what_if_error("gpu=16 slow=20%").find("a number from 0 to 15") != std::string::npos);
   CHECK(what_if_error("gpu=3 slow=100%").find("not a share of the speed") != std::string::npos);
   CHECK(what_if_error("gpu=3").find("how slow is not said") != std::string::npos);
