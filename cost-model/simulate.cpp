@@ -181,13 +181,17 @@ Simulator::Work::Hop Simulator::Work::hop() const {
   if (parts) {
     hop.latency += collective_time(*job_, Collective::all_gather, boundary, place_group(job_->cluster, layout_->tp, 1));
   }
-  // A plain 1F1B rank waits for about two transfers a micro-batch by its order of passes alone; a profile that
-  // measured more has its ranks wait for their sends too, one in each direction.
-  const bool overlapped =
-      layout_->schedule == Schedule::interleaved && switched_on(job_->training.overlap_pp, profile.pp_overlap_default);
+  // A rank of 1F1B and of the schedules that split its backward pass waits for about two transfers a micro-batch by its
+  // order of passes alone: down and up again between a forward pass and its gradient, as many micro-batches later as
+  // there are stages. Interleaving leaves more than a pass between what one rank sends and the next needs. What a
+  // profile measured beyond that are waits of the senders: Megatron-LM, unless it overlaps, exchanges after every pass
+  // of a chunk and goes on when that has ended. One transfer of two is in each direction.
+  const bool interleaved = layout_->schedule == Schedule::interleaved;
+  const bool overlapped = interleaved && switched_on(job_->training.overlap_pp, profile.pp_overlap_default);
   if (!overlapped) {
+    const double by_order = interleaved ? 0 : 2;
     hop.sender_waits =
-        (hop.latency + hop.bytes / hop.bandwidth) * (std::max(0.0, profile.pp_exposed_transfers - 2) / 2);
+        (hop.latency + hop.bytes / hop.bandwidth) * (std::max(0.0, profile.pp_exposed_transfers - by_order) / 2);
   }
   return hop;
 }
