@@ -28,9 +28,7 @@ constexpr std::array<LoaderRow, kFrameworkTable.size()> kLoaders{{
 
 DataLoading data_loading(const Job& job, const Layout& layout) {
   DataLoading out;
-  for (const LoaderRow& row : kLoaders) {
-    out.ahead = row.framework == job.training.framework ? row.workers * kBatchesPerWorker : out.ahead;
-  }
+  out.ahead = kLoaders[static_cast<std::size_t>(job.training.framework)].workers * kBatchesPerWorker;
   const double tokens = static_cast<double>(layout.micro_batch) * job.training.seq;
   const auto& cluster = job.cluster;
   if (cluster.storage_read.raw() > 0) {

@@ -28,9 +28,8 @@ constexpr double kQueuedLaunches = 1024;
 }  // namespace
 
 bool drains_every_pass(Framework framework, int pp) {
-  const auto row = std::find_if(kDrains.begin(), kDrains.end(),
-                                [framework](const DrainRow& drains) { return drains.framework == framework; });
-  return row != kDrains.end() && (pp > 1 ? row->with_pipeline : row->alone);
+  const DrainRow& row = kDrains[static_cast<std::size_t>(framework)];
+  return pp > 1 ? row.with_pipeline : row.alone;
 }
 
 /// Else no launch ever shows, and none is simulated.

@@ -207,6 +207,23 @@ TEST_CASE("a slow link and jitter lengthen the step and are repeatable") {
   CHECK(simulate(job, layout, parse_what_if("jitter=5% seed=8", 64)).makespan != noisy);
 }
 
+TEST_CASE("interleaved ranks wait for their sends unless the program overlaps them") {
+  // Every rank but the ends sends after each of its 2 v M passes. The order leaves room for transfers, so that a step
+  // is longer by these waits, e / 2 transfers each where a profile has e of them exposed per micro-batch and chunk.
+  Job job = priced_job(gpt3_175b(), "a100-80gb-sxm", 8, 8, 2048, 64);
+  const Layout layout = layout_of(8, 8, 1, Schedule::interleaved, 3);
+  const auto end = [&](double exposed, Switch overlap) {
+    job.profile.pp_exposed_transfers = exposed;
+    job.training.overlap_pp = overlap;
+    return simulate(job, layout).passes_end;
+  };
+  const double hop = transfer_time(job, layout, layer_costs(job, layer_key(layout)), transfer_laws(job, layout)).raw();
+  const double none = end(0, Switch::off);
+  CHECK(end(1, Switch::off) - none == doctest::Approx(3 * 64 * hop).epsilon(0.15));
+  CHECK(end(2, Switch::off) - none == doctest::Approx(2 * 3 * 64 * hop).epsilon(0.15));
+  CHECK(end(2, Switch::on) == none);
+}
+
 TEST_CASE("a schedule from a file replaces the generated one") {
   const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 8);
   const Layout layout = layout_of(4, 2, 1, Schedule::f1b1);
