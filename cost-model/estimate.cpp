@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "cost-model/data_loading.h"
+#include "cost-model/in_flight.h"
 #include "cost-model/layer_sizes.h"
 #include "cost-model/mixed.h"
 #include "cost-model/pipeline.h"
@@ -49,12 +51,7 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
   if (layout.pp == 1) {
     return out;
   }
-  const Bytes boundary = costs.front().boundary;
-  const bool parts = profile.pp_scatter_gather > 0.5 && layout.tp > 1 && !layout.sequence_parallel;
-  Seconds hop = transfers.neighbours.time(parts ? boundary / layout.tp : boundary);
-  if (parts) {
-    hop += transfers.gather.time(boundary);
-  }
+  const Seconds hop = transfer_time(job, layout, costs.front(), transfers);
   const bool overlapped =
       layout.schedule == Schedule::interleaved && switched_on(job.training.overlap_pp, profile.pp_overlap_default);
   if (row_of(layout.schedule).splits_backward && layout.schedule != Schedule::dualpipe) {
@@ -80,8 +77,9 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
 Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape) {
   const std::span<const LayerCosts> one(&costs, 1);
   const ShardingLaws sharding = sharding_laws(job, layout);
-  return combine(job, layout, one, shape, pipeline_costs(job, layout, one, shape, transfer_laws(job, layout)),
-                 std::span<const ShardingLaws>(&sharding, 1));
+  PipelineCosts pipeline = pipeline_costs(job, layout, one, shape, transfer_laws(job, layout));
+  pipeline.held = held_by_order(job, layout, costs, pipeline.micro_batches);
+  return combine(job, layout, one, shape, pipeline, std::span<const ShardingLaws>(&sharding, 1));
 }
 
 Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCosts> all_costs,
@@ -160,13 +158,29 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
       s.optimizer = optimizer;
       s.offload = offload;
     }
-    const auto memory = stage_memory(on, layout, costs, group, stage, groups, all_micro_batches);
-    const double share = memory.total.raw() / memory.at.capacity.raw();
-    if (share > fullest) {
-      fullest = share;
-      out.memory = memory.at;
+    const auto weigh = [&](const StageMemory& memory) {
+      const double share = memory.total.raw() / memory.at.capacity.raw();
+      if (share > fullest) {
+        fullest = share;
+        out.memory = memory.at;
+      }
+    };
+    if (pipeline.held.empty()) {
+      weigh(stage_memory(on, layout, costs, group, stage, groups, all_micro_batches));
+      continue;
+    }
+    // Which of the ranks that hold the same layers is the fullest depends on the order.
+    StageGroup rank = group;
+    const int layers = group.content.dense + group.content.moe;
+    for (int left = group.count; left > 0 && rank.first_rank < layout.pp; ++rank.first_rank) {
+      const auto r = static_cast<std::size_t>(rank.first_rank);
+      if (shape.layers_per_stage[r] == layers) {
+        weigh(stage_memory(on, layout, costs, rank, stage, groups, all_micro_batches, pipeline.held[r]));
+        --left;
+      }
     }
   }
+  out.step.data = data_loading(job, layout).exposed(all_micro_batches, out.step.total());
   out.step.lower_bound = pipeline.slowest * all_micro_batches;
   const double layers_flops_scale = all_micro_batches / layout.pp;
   const int moe_layers = job.moe() ? job.moe_before.back() : 0;

@@ -74,7 +74,7 @@ inline constexpr std::array<StepTermRow, 12> kStepTerms{{
     {"optimizer", &StepEstimate::optimizer, "optimizer step and gradient norm"},
     {"host", &StepEstimate::host, "time the GPU waits for kernel launches"},
     {"offload", &StepEstimate::offload, "exposed copies to and from host memory"},
-    {"data", &StepEstimate::data, "input pipeline"},
+    {"data", &StepEstimate::data, "waits for the next tokens"},
 }};
 
 /// Bytes of the fullest GPU at its worst moment; the members are the keys of `memory_bytes`.
@@ -83,6 +83,7 @@ struct MemoryEstimate {
   Bytes host_bytes;         ///< host memory per GPU that offloading needs
   Bytes host_capacity;      ///< host memory per GPU, 0 where it is unknown or storage takes what it cannot hold
   Bytes capacity;           ///< usable bytes of the GPU
+  double in_flight = 0;     ///< micro-batches on all layers of the rank whose activations are held then
   int stage = 0;            ///< pipeline rank of the fullest GPU
   std::uint8_t moment = 0;  ///< index into kMoments
   double error = 0.05;      ///< half width of the 80 % interval, relative
@@ -109,8 +110,9 @@ inline constexpr std::array<MemoryTermRow, 10> kMemoryTerms{{
     {"allocator_slack", &MemoryEstimate::allocator_slack, "reserved by the caching allocator but not allocated"},
     {"context", &MemoryEstimate::context, "driver context, libraries, communicators"},
 }};
-inline constexpr std::array<std::string_view, 5> kMoments{
-    {"loss", "first layer of the backward pass", "end of the backward pass", "optimizer step", "states"}};
+inline constexpr std::array<std::string_view, 6> kMoments{{"loss", "first layer of the backward pass",
+                                                           "end of the backward pass", "optimizer step", "states",
+                                                           "end of a forward pass"}};
 
 /// The 80 % interval of a predicted value: four of five measured ones lie in it. Profiles hold the relative width so
 /// that over- and underestimates of the same factor count alike.

@@ -41,6 +41,8 @@ PassCosts& PassCosts::operator+=(const PassCosts& other) {
   host_backward += other.host_backward;
   forward_launch += other.forward_launch;
   backward_launch += other.backward_launch;
+  starved_forward += other.starved_forward;
+  starved_backward += other.starved_backward;
   return *this;
 }
 
@@ -59,6 +61,8 @@ PassCosts operator*(PassCosts costs, double n) {
   costs.host_backward *= n;
   costs.forward_launch *= n;
   costs.backward_launch *= n;
+  costs.starved_forward *= n;
+  costs.starved_backward *= n;
   return costs;
 }
 
@@ -132,10 +136,10 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
       launch * (launches.backward + repeated + comm_launches) + modules * (repeated / launches.forward);
   costs.host_forward = gap * launches.forward;
   costs.host_backward = gap * (launches.backward + repeated);
-  const Seconds busy_forward = costs.forward_total();
-  const Seconds busy_backward = costs.backward_total();
-  costs.host_forward += max(Seconds(0), costs.forward_launch - busy_forward);
-  costs.host_backward += max(Seconds(0), costs.backward_launch - busy_backward);
+  costs.starved_forward = max(Seconds(0), costs.forward_launch - costs.forward_total());
+  costs.starved_backward = max(Seconds(0), costs.backward_launch - costs.backward_total());
+  costs.host_forward += costs.starved_forward;
+  costs.host_backward += costs.starved_backward;
   return costs;
 }
 
@@ -332,10 +336,20 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
   const double scores =
       job.training.flash_attention ? 0 : std::max(0.0, 4 * s.heads_local * job.training.seq - 19 * s.h);
   Bytes widest(std::max(2 * hidden_bytes(job) * s.ffn_local, scores) * s.widening * s.tokens);
+  // Until its weight gradients a layer keeps the inputs and output gradients of its products: of the FFN's second
+  // product the input is not freed, and when the softmax of the scores is differentiated all of the FFN's and the
+  // gradient of the attention's output are there.
+  const double products = job.model.gated_mlp ? 2 : 1;
+  const double kept_for_weights = 6 * s.h + 2 * (1 + products) * s.ffn_local;
+  Bytes widest_split(std::max(6 * s.ffn_local, scores > 0 ? scores + kept_for_weights : 0) * s.widening * s.tokens);
   if (key.cp > 1) {
-    widest = max(widest, context_parallel_buffers(job, key, s) - freed_by_ffn(job, key, s, job.moe()));
+    const Bytes buffers = context_parallel_buffers(job, key, s);
+    widest = max(widest, buffers - freed_by_ffn(job, key, s, job.moe()));
+    widest_split = max(widest_split, buffers + Bytes(kept_for_weights * s.widening * s.tokens));
   }
-  out.backward_transient = widest + Bytes(gather * s.widening * s.tokens);
+  const Bytes gathered(gather * s.widening * s.tokens);
+  out.backward_transient = widest + gathered;
+  out.backward_transient_split = widest_split + gathered;
   out.head_activations =
       Bytes((profile.head_input_bytes / 2 * s.h / s.sp + profile.head_input_bytes / 2 * s.h + gather) * s.widening *
             s.tokens);

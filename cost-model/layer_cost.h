@@ -75,8 +75,9 @@ struct PassCosts {
   Seconds tp_forward, tp_backward;  ///< exposed tensor-parallel communication (backward includes recomputed ones)
   Seconds cp_forward, cp_backward;
   Seconds ep_forward, ep_backward;
-  Seconds host_forward, host_backward;      ///< time by which launching exceeds the GPU's work (exposed host time)
-  Seconds forward_launch, backward_launch;  ///< host time of all launches
+  Seconds host_forward, host_backward;        ///< time by which launching exceeds the GPU's work (exposed host time)
+  Seconds forward_launch, backward_launch;    ///< host time of all launches
+  Seconds starved_forward, starved_backward;  ///< part of the host time: what launches take longer than the work itself
   [[nodiscard]] Seconds forward_total() const { return forward + tp_forward + cp_forward + ep_forward + host_forward; }
   [[nodiscard]] Seconds backward_total() const {
     return backward + recompute + tp_backward + cp_backward + ep_backward + host_backward;
@@ -108,9 +109,10 @@ struct LayerCosts {
   Bytes mtp_activations;     ///< kept by a prediction module per micro-batch, its head excepted
   Bytes layer_input;         ///< one checkpoint
   Bytes backward_transient;  ///< gradients alive in the first layer of the backward pass beyond the kept list
-  Bytes head_activations;    ///< head input kept and gathered, held at the loss
-  Bytes loss_transient;      ///< logits and their softmax at the worst moment
-  Bytes boundary;            ///< one stage output per micro-batch
+  Bytes backward_transient_split;  ///< the same where weight gradients come later
+  Bytes head_activations;          ///< head input kept and gathered, held at the loss
+  Bytes loss_transient;            ///< logits and their softmax at the worst moment
+  Bytes boundary;                  ///< one stage output per micro-batch
   // With adapters: the weights above are frozen, these are trained. All per rank.
   bool frozen = false;
   double dense_adapters = 0, moe_adapters = 0, head_adapters = 0;     ///< adapter parameters of a layer, of the head

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <array>
+#include <cstdint>
 
+#include "cost-model/in_flight.h"
 #include "cost-model/pipeline.h"
 #include "cost-model/stage_cost.h"
 
@@ -8,18 +11,12 @@ namespace {
 
 Bytes gib(double value) { return Bytes(value * 1073741824.0); }
 
-/// Micro-batches whose activations rank r holds at once, in those of all its layers. ZB-H1 and ZB-1p hold p of them on
-/// every rank, but past the p - r that 1F1B holds too only for the delayed weight gradients (arXiv 2401.10241, section
-/// 2.3: (p - r) M_B + r M_W).
-double held_micro_batches(const Layout& layout, const LayerCosts& costs, const StageGroup& group,
-                          double micro_batches) {
-  const double held = in_flight(layout.schedule, layout.pp, layout.vpp, group.first_rank, micro_batches);
-  if (layout.schedule != Schedule::zb_h1 && layout.schedule != Schedule::zb_1p) {
-    return held;
-  }
-  const double whole = in_flight(Schedule::f1b1, layout.pp, 1, group.first_rank, micro_batches);
-  return whole + (held - whole) * costs.weight_share;
-}
+/// What a rank holds at one moment beyond its resident bytes.
+struct Moment {
+  std::uint8_t number;  ///< in kMoments
+  double held;          ///< micro-batches
+  Bytes extra;          ///< what joins their activations
+};
 
 }  // namespace
 
@@ -114,7 +111,9 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
   const bool full = layout.recompute == RecomputeKind::full;
   const Bytes whole_layer =
       content.moe > 0 ? max(costs.moe_activations_all, costs.dense_activations_all) : costs.dense_activations_all;
-  out.first_backward = costs.backward_transient + (full ? whole_layer : Bytes(0));
+  const bool split = row_of(layout.schedule).splits_backward && layout.schedule != Schedule::dualpipe && !costs.frozen;
+  out.first_backward =
+      (split ? costs.backward_transient_split : costs.backward_transient) + (full ? whole_layer : Bytes(0));
   // Every prediction module has logits of its own, alive until its backward pass.
   out.at_loss = content.head ? (costs.head_activations + costs.loss_transient) * (1.0 + content.mtp) : Bytes(0);
   if (content.head && !costs.frozen && profile.gradient_bytes == 0 && !fsdp) {
@@ -130,37 +129,38 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
 
 StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
                          const StageCosts& stage, const DataGroups& groups, double micro_batches) {
+  return stage_memory(job, layout, costs, group, stage, groups, micro_batches,
+                      held_by_rule(layout, costs, group.first_rank, micro_batches));
+}
+
+StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
+                         const StageCosts& stage, const DataGroups& groups, double micro_batches,
+                         const HeldActivations& held) {
   const auto& profile = job.profile;
   const StageTensors tensors = stage_tensors(job, layout, costs, group, stage, groups, micro_batches);
   StageMemory out;
   auto& m = out.at;
   m = tensors.resident;
-  const double held = held_micro_batches(layout, costs, group, micro_batches);
-  const Bytes all = tensors.one * held;
-  if (layout.offload == Offload::activations) {
-    m.host_bytes = max(Bytes(0), m.host_bytes + all - m.activations);
-  } else {
-    m.activations = all;
+  const bool offloaded = layout.offload == Offload::activations;
+  const Bytes one = offloaded ? Bytes(0) : tensors.one;
+  const std::array<Moment, 4> moments{{{0, held.loss, tensors.at_loss},
+                                       {1, held.backward, tensors.first_backward},
+                                       {2, held.end, tensors.embedding_gradient},
+                                       {5, held.forward, Bytes(0)}}};
+  const auto bytes_at = [&](const Moment& moment) { return (one + tensors.buffer) * moment.held + moment.extra; };
+  Moment worst = moments.front();
+  for (const Moment& moment : moments) {
+    worst = bytes_at(moment) > bytes_at(worst) ? moment : worst;
   }
-  m.communication += tensors.buffer * held;
-  // A backward pass has freed its chunk by its end.
-  const Bytes chunk = tensors.one / static_cast<double>(chunks_of(layout.schedule, layout.vpp));
-  const std::array<Bytes, 3> extra{tensors.at_loss, tensors.first_backward, tensors.embedding_gradient - chunk};
-  std::size_t worst = 0;
-  for (std::size_t i = 1; i < extra.size(); ++i) {
-    if (extra[i] > extra[worst]) {
-      worst = i;
-    }
+  m.moment = worst.number;
+  m.in_flight = worst.held;
+  m.activations += one * worst.held;
+  m.communication += tensors.buffer * worst.held;
+  if (offloaded) {
+    m.host_bytes = max(Bytes(0), m.host_bytes + tensors.one * held.forward - m.activations);
   }
-  m.moment = static_cast<std::uint8_t>(worst);
-  if (worst == 0) {
-    m.loss = tensors.at_loss;
-  } else if (worst == 1) {
-    m.activations += tensors.first_backward;
-  } else {
-    m.activations = max(Bytes(0), m.activations - chunk);
-    m.gathered += tensors.embedding_gradient;
-  }
+  Bytes& owner = worst.number == 0 ? m.loss : worst.number == 1 ? m.activations : m.gathered;
+  owner += worst.extra;
   const Bytes allocated = m.allocated();
   m.allocator_slack = allocated * (profile.reserved_factor - 1) +
                       (group.content.head ? costs.loss_transient : Bytes(0)) * profile.reserved_loss_factor;

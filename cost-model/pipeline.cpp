@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost-model/mixed.h"
+#include "cost-model/schedules.h"
 #include "cost-model/stage_balance.h"
 
 namespace tpplan {
@@ -17,29 +18,12 @@ int depth_of(Schedule schedule, int pp, int vpp) {
 }
 
 double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches) {
-  const double p = pp;
-  const double v = vpp;
-  const double r = rank;
-  switch (schedule) {
-    case Schedule::gpipe:
-      return micro_batches;
-    case Schedule::interleaved: {
-      const double chunks = std::min(2 * (p - r - 1) + (v - 1) * p + 1, micro_batches * v);
-      return chunks / v;
-    }
-    case Schedule::zb_h1:
-    case Schedule::zb_1p:
-    case Schedule::zb_v:
-      return std::min(p, micro_batches);
-    case Schedule::zb_h2:  // what weight gradients left for later keep makes all ranks alike
-    case Schedule::zb_2p:
-      return std::min(2 * p - 1, micro_batches);
-    case Schedule::dualpipe:
-      // p + 1 chunks; a micro-batch fills one of the rank's two.
-      return std::min(p + 1, micro_batches) / 2;
-    default:
-      return std::min(p - r, micro_batches);
-  }
+  ScheduleRequest request;
+  request.ranks = pp;
+  request.chunks = vpp;
+  request.micro_batches = static_cast<int>(micro_batches);
+  const ScheduleRow& row = row_of(schedule);
+  return row.most_held(request, rank) / static_cast<double>(chunks_of(schedule, vpp));
 }
 
 namespace {

@@ -15,7 +15,8 @@ int chunks_of(Schedule schedule, int vpp);
 /// Stages that one micro-batch goes through.
 int depth_of(Schedule schedule, int pp, int vpp);
 
-/// Micro-batches (in units of all layers of the rank) whose activations rank r holds at once.
+/// Micro-batches (in units of all layers of the rank) whose activations rank r may hold at once: the limit of the
+/// schedule's row, which orders that do not depend on times reach.
 double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches);
 
 /// Times of the stages of a pipeline per micro-batch: sums over all ranks and those of the slowest one.

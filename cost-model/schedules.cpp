@@ -127,7 +127,8 @@ const std::vector<ScheduleRow>& schedule_rows() {
       {Schedule::zb_v, StagePlacement::v_shape, true, detail::fill_v_shape,
        [](const Request& q, int) { return 2 * std::min(q.ranks, q.micro_batches); }, "arXiv 2401.10241 section 6"},
       {Schedule::dualpipe, StagePlacement::both_ends, true, detail::fill_dualpipe,
-       [](const Request& q, int) { return q.ranks + 1; }, "DeepSeek-V3 report, arXiv 2412.19437 section 3.2.1"},
+       [](const Request& q, int) { return std::min(q.ranks + 1, q.micro_batches); },
+       "DeepSeek-V3 report, arXiv 2412.19437 section 3.2.1"},
   };
   return rows;
 }
@@ -174,19 +175,37 @@ PipelineSchedule make_schedule(Schedule schedule, const ScheduleRequest& request
 }
 
 std::vector<int> chunks_held(const PipelineSchedule& schedule) {
-  const double share = schedule.weight_share;
-  const std::array<double, 4> change{1, share - 1, -share, -1};  // by kind of pass
   std::vector<int> most;
-  for (const auto& passes : schedule.ranks) {
-    double held = 0;
-    double peak = 0;
-    for (const Pass& pass : passes) {
-      held += change[static_cast<std::size_t>(pass.kind)];
-      peak = std::max(peak, held);
-    }
-    most.push_back(static_cast<int>(std::ceil(peak - 1e-6)));
+  for (const HeldActivations& held : held_activations(schedule)) {
+    most.push_back(static_cast<int>(std::ceil(held.forward * schedule.chunks - 1e-6)));
   }
   return most;
+}
+
+std::vector<HeldActivations> held_activations(const PipelineSchedule& schedule) {
+  const double share = schedule.weight_share;
+  const double chunk = 1.0 / schedule.chunks;
+  const std::array<double, 4> change{chunk, (share - 1) * chunk, -share * chunk, -chunk};  // by kind of pass
+  std::vector<HeldActivations> all(schedule.ranks.size());
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    HeldActivations& most = all[r];
+    double held = 0;
+    // Of two passes side by side the forward one stands first: it fills its memory while the other frees its own.
+    for (const Pass& pass : schedule.ranks[r]) {
+      const int stage = schedule.stage_of(static_cast<int>(r), pass.chunk);
+      if (pass.kind == PassKind::backward || pass.kind == PassKind::whole_backward) {
+        most.backward = std::max(most.backward, held);
+      }
+      held += change[static_cast<std::size_t>(pass.kind)];
+      if (pass.kind == PassKind::forward) {
+        most.forward = std::max(most.forward, held);
+        most.loss = stage + 1 == schedule.depth() ? std::max(most.loss, held) : most.loss;
+      } else if (pass.kind != PassKind::backward && (stage == 0 || stage + 1 == schedule.depth())) {
+        most.end = std::max(most.end, held);
+      }
+    }
+  }
+  return all;
 }
 
 namespace {

@@ -98,6 +98,18 @@ PipelineSchedule make_schedule(Schedule schedule, const ScheduleRequest& request
 /// pass to the pass that ends its backward, from the gradient of the input on with its `weight_share`.
 std::vector<int> chunks_held(const PipelineSchedule& schedule);
 
+/// Most activations that a rank holds by moments at which something else may join them, in those of one micro-batch on
+/// all its layers.
+struct HeldActivations {
+  double forward = 0;   ///< after any forward pass: the most at all
+  double loss = 0;      ///< after a forward pass of the last stage
+  double backward = 0;  ///< before a gradient of the input
+  double end = 0;       ///< after the pass that ends a backward of the first or the last stage
+};
+/// The same of every rank, by the order of its passes alone: a rank's memory does not depend on when they run. Chunks
+/// of a rank count alike.
+std::vector<HeldActivations> held_activations(const PipelineSchedule& schedule);
+
 /// What is wrong with a schedule, empty when nothing is: a pass that is missing, doubled or unknown, a rank that waits
 /// forever when all run their passes in order, more chunks held on a rank than `most_held` of it (when not empty).
 std::vector<std::string> problems_of(const PipelineSchedule& schedule, const std::vector<int>& most_held = {});

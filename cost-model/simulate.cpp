@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "cost-model/in_flight.h"
 #include "cost-model/layer_sizes.h"
 #include "cost-model/mixed.h"
 #include "cost-model/pipeline.h"
+#include "cost-model/simulate_host.h"
 #include "cost-model/simulate_work.h"
 #include "cost-model/stage_balance.h"
 #include "cost-model/stage_cost.h"
@@ -38,8 +40,12 @@ const SimulatedStep& Simulator::Work::run(const Job& job, const Layout& layout, 
   piece_parts_.resize(parts);
   for (std::size_t part = 0; part < parts; ++part) {
     costs_[part] = layer_costs(job_of(part), layer_key(layout));
+  }
+  launches_ = host_may_fall_behind();
+  drains_ = drains_every_pass(job.training.framework, layout.pp);
+  for (std::size_t part = 0; part < parts; ++part) {
     if (detail == Detail::parts) {
-      piece_parts_[part].build(job_of(part), layer_key(layout), costs_[part], step_.part_names);
+      piece_parts_[part].build(job_of(part), layer_key(layout), costs_[part], launches_, step_.part_names);
     }
   }
   micro_batches_ = static_cast<int>(job.training.global_batch / (std::int64_t{layout.dp} * layout.micro_batch));
@@ -57,7 +63,8 @@ const SimulatedStep& Simulator::Work::run(const Job& job, const Layout& layout, 
   hop_ = hop();
   choose_schedule(given);
   prepare_stages();
-  prepare_ranks();
+  prepare_loads();
+  prepare_ranks(given != nullptr);
   perturb();
   for (int r = 0; r < layout.pp; ++r) {
     add_first_gather(r);
@@ -88,7 +95,7 @@ double Simulator::Work::period() const {
   double longest = 0;
   for (const auto& rank : ranks_) {
     double end = 0;
-    for (const Index lane : {rank.passes, rank.background, rank.copies}) {
+    for (const Index lane : {rank.passes, rank.background, rank.copies, rank.loads}) {
       for (const auto& operation : engine_.operations(lane)) {
         end = std::max(end, operation.end);
       }
@@ -105,20 +112,7 @@ void Simulator::Work::choose_schedule(const PipelineSchedule* given) {
     step_.schedule.weight_share = costs_.front().weight_share;
     schedule_known_ = false;
   } else {
-    ScheduleRequest request;
-    request.ranks = layout_->pp;
-    request.chunks = layout_->vpp;
-    request.micro_batches = micro_batches_;
-    // Orders are planned for one set of times, as the paper's are: planned for the shorter ends too, zb-1p would be a
-    // tenth faster than the measured runs.
-    const auto contents = stage_contents(*job_, layout_->pp, layout_->pp);
-    const auto middle = stage_costs(costs_.front(), contents[static_cast<std::size_t>(layout_->pp / 2)]);
-    if (row_of(layout_->schedule).splits_backward) {
-      const double chunks = chunks_of(layout_->schedule, 1);
-      request.times = {middle.forward.raw() / chunks, (middle.backward - middle.weight).raw() / chunks,
-                       middle.weight.raw() / chunks, (hop_.latency + hop_.bytes / hop_.bandwidth).raw()};
-      request.weight_share = costs_.front().weight_share;
-    }
+    const ScheduleRequest request = order_request(*job_, *layout_, costs_.front(), micro_batches_);
     const auto same = [](const ScheduleRequest& a, const ScheduleRequest& b) {
       return a.ranks == b.ranks && a.chunks == b.chunks && a.micro_batches == b.micro_batches &&
              a.times.forward == b.times.forward && a.times.backward == b.times.backward &&
@@ -187,13 +181,17 @@ Simulator::Work::Hop Simulator::Work::hop() const {
   if (parts) {
     hop.latency += collective_time(*job_, Collective::all_gather, boundary, place_group(job_->cluster, layout_->tp, 1));
   }
-  // A plain 1F1B rank waits for about two transfers a micro-batch by its order of passes alone; a profile that
-  // measured more has its ranks wait for their sends too, one in each direction.
-  const bool overlapped =
-      layout_->schedule == Schedule::interleaved && switched_on(job_->training.overlap_pp, profile.pp_overlap_default);
+  // A rank of 1F1B and of the schedules that split its backward pass waits for about two transfers a micro-batch by its
+  // order of passes alone: down and up again between a forward pass and its gradient, as many micro-batches later as
+  // there are stages. Interleaving leaves more than a pass between what one rank sends and the next needs. What a
+  // profile measured beyond that are waits of the senders: Megatron-LM, unless it overlaps, exchanges after every pass
+  // of a chunk and goes on when that has ended. One transfer of two is in each direction.
+  const bool interleaved = layout_->schedule == Schedule::interleaved;
+  const bool overlapped = interleaved && switched_on(job_->training.overlap_pp, profile.pp_overlap_default);
   if (!overlapped) {
+    const double by_order = interleaved ? 0 : 2;
     hop.sender_waits =
-        (hop.latency + hop.bytes / hop.bandwidth) * (std::max(0.0, profile.pp_exposed_transfers - 2) / 2);
+        (hop.latency + hop.bytes / hop.bandwidth) * (std::max(0.0, profile.pp_exposed_transfers - by_order) / 2);
   }
   return hop;
 }
@@ -254,7 +252,7 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
   return times;
 }
 
-void Simulator::Work::prepare_ranks() {
+void Simulator::Work::prepare_ranks(bool given) {
   const auto& schedule = step_.schedule;
   const auto groups = data_groups(job_of(0), *layout_);
   fsdp_ = gathers_by_layer(*job_, *layout_) && groups.dense_shard.ranks > 1;
@@ -264,17 +262,23 @@ void Simulator::Work::prepare_ranks() {
   const auto pp = static_cast<std::size_t>(layout_->pp);
   ranks_.resize(pp);
   step_.ranks.resize(pp);
+  const bool by_order = detail_ != Detail::times && (given || holds_by_order(layout_->schedule));
+  const auto counted = by_order ? held_activations(schedule) : std::vector<HeldActivations>{};
   for (std::size_t r = 0; r < pp; ++r) {
     auto& rank = ranks_[r];
     auto& told = step_.ranks[r];
-    for (Index* lane : {&rank.passes, &rank.background, &rank.next, &rank.previous, &rank.copies}) {
+    for (Index* lane :
+         {&rank.passes, &rank.background, &rank.next, &rank.previous, &rank.copies, &rank.launches, &rank.loads}) {
       *lane = engine_.add_lane();
     }
     engine_.couple(rank.passes, rank.background, share);
     rank.content = StageContent{};
     rank.slowdown = 1;
     rank.link_slowdown = 1;
+    rank.host_slowdown = 1;
     rank.begins.clear();
+    rank.launch_begins.clear();
+    rank.launched_ends.clear();
     told.chunk_activations.clear();
     StageContent& sum = rank.content;
     for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
@@ -297,7 +301,8 @@ void Simulator::Work::prepare_ranks() {
     told.layers = sum.dense + sum.moe;
     told.passes = 0;
     if (detail_ != Detail::times) {
-      told.memory = stage_memory(job, *layout_, costs, group, stage, own_groups, micro_batches_).at;
+      const auto held = by_order ? counted[r] : held_by_rule(*layout_, costs, static_cast<int>(r), micro_batches_);
+      told.memory = stage_memory(job, *layout_, costs, group, stage, own_groups, micro_batches_, held).at;
       rank.tensors = stage_tensors(job, *layout_, costs, group, stage, own_groups, micro_batches_);
     }
     rank.times = rank_times(rank, stage, own_groups);
@@ -309,7 +314,10 @@ void Simulator::Work::prepare_ranks() {
 void Simulator::Work::perturb() {
   for (const SlowPart& part : perturbation_->slow) {
     auto& rank = ranks_[static_cast<std::size_t>(rank_of(part.gpu))];
-    (part.link ? rank.link_slowdown : rank.slowdown) /= 1 - part.slow;
+    double& slowed = part.kind == SlowKind::gpu    ? rank.slowdown
+                     : part.kind == SlowKind::link ? rank.link_slowdown
+                                                   : rank.host_slowdown;
+    slowed /= 1 - part.slow;
   }
   for (auto& rank : ranks_) {
     rank.out = engine_.add_link(hop_.bandwidth / rank.link_slowdown);

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,11 +13,16 @@
 
 namespace tpplan {
 
+/// What of a GPU may be slow: itself, its network port, or the processor that launches its work.
+enum class SlowKind : std::uint8_t { gpu, link, host };
+inline constexpr std::array<NameRow<SlowKind>, 3> kSlowKindNames{
+    {{"gpu", SlowKind::gpu}, {"link", SlowKind::link}, {"host", SlowKind::host}}};
+
 /// Something that runs slower than planned.
 struct SlowPart {
-  bool link = false;  ///< the network port of the GPU instead of the GPU
-  int gpu = 0;        ///< number in rank order
-  double slow = 0;    ///< share of the speed that is lost
+  SlowKind kind = SlowKind::gpu;
+  int gpu = 0;      ///< number in rank order
+  double slow = 0;  ///< share of the speed that is lost
   friend bool operator==(const SlowPart&, const SlowPart&) = default;
 };
 
@@ -25,10 +31,11 @@ struct Perturbation {
   std::vector<SlowPart> slow;
   double jitter = 0;  ///< standard deviation of every pass's time, relative
   std::uint64_t seed = 1;
+  std::optional<Seconds> load;  ///< of the tokens of a micro-batch, on every rank that loads
 };
 
-/// Reads "gpu=3 slow=20%", "link=5 slow=50%", "jitter=3% seed=7", in any combination, blanks or commas between; slow
-/// belongs to the gpu or link before it. Throws SpecError with every problem.
+/// Reads "gpu=3 slow=20%", "link=5 slow=50%", "host=2 slow=50%", "data=40ms", "jitter=3% seed=7", in any combination,
+/// blanks or commas between; slow belongs to the gpu, link or host before it. Throws SpecError with every problem.
 Perturbation parse_what_if(std::string_view text, int world);
 
 /// What a pipeline rank has running side by side. The streams of tensor, context and expert parallelism take turns with
@@ -45,13 +52,14 @@ enum class StreamKind : std::uint8_t {
   context_parallel,
   expert_parallel,
   host_copy,
-  host
+  host,
+  data
 };
 struct StreamKindRow {
   std::string_view name;
   StreamKind kind;
 };
-inline constexpr std::array<StreamKindRow, 12> kStreamKinds{{{"compute", StreamKind::compute},
+inline constexpr std::array<StreamKindRow, 13> kStreamKinds{{{"compute", StreamKind::compute},
                                                              {"PP send to next", StreamKind::send_next},
                                                              {"PP send to previous", StreamKind::send_previous},
                                                              {"PP receive from previous", StreamKind::receive_previous},
@@ -62,9 +70,22 @@ inline constexpr std::array<StreamKindRow, 12> kStreamKinds{{{"compute", StreamK
                                                              {"CP comm", StreamKind::context_parallel},
                                                              {"EP comm", StreamKind::expert_parallel},
                                                              {"host copies", StreamKind::host_copy},
-                                                             {"host", StreamKind::host}}};
+                                                             {"host", StreamKind::host},
+                                                             {"data loading", StreamKind::data}}};
 
-enum class SimulatedKind : std::uint8_t { pass, transfer, wait, gather, reduce, optimizer, clip, copy, host };
+enum class SimulatedKind : std::uint8_t {
+  pass,
+  transfer,
+  wait,
+  gather,
+  reduce,
+  optimizer,
+  clip,
+  copy,
+  host,
+  launch,
+  load
+};
 
 /// One operation that ran. Times are seconds since the start of the step.
 struct SimulatedOperation {
@@ -72,7 +93,8 @@ struct SimulatedOperation {
   StreamKind stream = StreamKind::compute;
   int rank = 0;
   int receiver = -1;  ///< rank that a transfer goes to
-  Pass pass;          ///< of a pass, wait or copy: it, with the chunk; of a transfer: the pass whose result is sent
+  Pass pass;          ///< of a pass, wait, copy or launch: it, with the chunk; of a transfer: the pass whose result is
+                      ///< sent; of a load: the forward pass that needs the tokens, maybe of the next step
   Pass beside;        ///< the second pass when pass.with_next
   Bytes bytes;
   double start = 0, end = 0;
@@ -149,10 +171,11 @@ class Simulator {
   /// clipping, optimizer step and host copies. Data-parallel traffic beside passes slows both, see LaneEngine.
   ///
   /// Ranks that differ only in their tensor-, context- or data-parallel place behave alike and are simulated once; a
-  /// slow GPU holds up all its replicas, as they wait for it. The host launches ahead within a layer, so that
-  /// launching shows where it takes longer than the layer. `schedule` replaces the generated order of passes when
-  /// given. The result lives until the next call. Throws std::invalid_argument when the schedule cannot be made for
-  /// the layout's numbers.
+  /// slow GPU holds up all its replicas, as they wait for it. Where launching a layer takes longer than the layer, or a
+  /// host is slow, the host of each rank launches layer after layer ahead of the GPU, which waits where it falls
+  /// behind; elsewhere launches never show. Tokens are loaded ahead as far as the program does so. `schedule` replaces
+  /// the generated order of passes when given. The result lives until the next call. Throws std::invalid_argument when
+  /// the schedule cannot be made for the layout's numbers.
   const SimulatedStep& run(const Job& job, const Layout& layout, Detail detail, const Perturbation& perturbation = {},
                            const PipelineSchedule* schedule = nullptr);
 

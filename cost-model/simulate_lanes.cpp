@@ -121,6 +121,7 @@ void Simulator::Work::add_passes(int r) {
     chunk_last_[chunk] = ends_backward(passes[i].kind) ? static_cast<int>(i) : chunk_last_[chunk];
   }
   rank.begins.resize(passes.size());
+  rank.launch_begins.resize(launches_ ? passes.size() : 0);
   for (std::size_t i = 0; i < passes.size(); ++i) {
     const bool pair = passes[i].with_next && i + 1 < passes.size();
     add_pass(r, i);
@@ -141,6 +142,10 @@ void Simulator::Work::add_pass(int r, std::size_t i) {
   const Pass& pass = passes[i];
   const bool pair = pass.with_next && i + 1 < passes.size();
   const double factor = rank.slowdown * jitter();
+  add_load(r, pass);
+  if (pair) {
+    add_load(r, passes[i + 1]);
+  }
   rank.begins[i] = engine_.size(rank.passes);
   if (pair) {
     rank.begins[i + 1] = rank.begins[i];
@@ -150,16 +155,33 @@ void Simulator::Work::add_pass(int r, std::size_t i) {
     const bool last = chunk_last_[static_cast<std::size_t>(passes[k].chunk)] == static_cast<int>(k);
     return beside && ends_backward(passes[k].kind) && (every_micro_batch_ || last);
   };
+  if (launches_) {
+    rank.launch_begins[i] = engine_.size(rank.launches);
+    rank.launch_begins[i + (pair ? 1 : 0)] = rank.launch_begins[i];
+  }
   const auto chunk = static_cast<std::size_t>(pass.chunk);
   const bool gathered = chunk_first_[chunk] == static_cast<int>(i) && !rank.gather_ends[chunk].empty();
-  if (!pair && stage_of(r, pass).pieces() > 0 && (fsdp_ || reduces(i) || gathered)) {
+  if (!pair && stage_of(r, pass).pieces() > 0 && (fsdp_ || reduces(i) || gathered || launches_)) {
     add_pieces(r, i, factor, reduces(i), gathered);
     return;
   }
-  const double time = (time_of(r, pass) + (pair ? time_of(r, passes[i + 1]) : 0)) * factor;
+  const double time = (gpu_time_of(r, pass) + (pair ? gpu_time_of(r, passes[i + 1]) : 0)) * factor;
   const Mark mark{
       SimulatedKind::pass, StreamKind::compute, static_cast<std::int32_t>(i), 0, stage_of(r, pass).pieces(), true};
+  if (launches_) {
+    double launching = 0;
+    for (std::size_t k = i; k < i + (pair ? 2 : 1); ++k) {
+      const Stage& stage = stage_of(r, passes[k]);
+      for (int piece = 0; piece < stage.pieces(); ++piece) {
+        launching += launch_time(r, stage, piece, passes[k].kind);
+      }
+    }
+    add_launch(r, i, launching);
+  }
   add(rank.passes, time, mark);
+  if (launches_) {
+    add_launched_end(r, i);
+  }
   if (!pair) {
     return;
   }
@@ -193,7 +215,9 @@ void Simulator::Work::add_pieces(int r, std::size_t i, double factor, bool scatt
   const bool gathers = fsdp_ && (forward || (!keeps_gathered_ && pass.kind != PassKind::weight));
   // Pieces that run before the first layer.
   const int lead = forward ? (stage.content.embedding ? 1 : 0) : (stage.content.head ? 1 : 0);
-  const auto layer_end = [&](int layer) { return first + static_cast<Index>(lead + layer) + 1; };
+  // A piece is one operation, and one more that waits for its last launch.
+  const Index stride = launches_ ? 2 : 1;
+  const auto layer_end = [&](int layer) { return first + stride * (static_cast<Index>(lead + layer) + 1); };
   gates_.assign(static_cast<std::size_t>(pieces), 0);
   const auto scatter = [&](int layer) {
     const int piece = forward ? lead + layer : pieces - 1 - lead - layer;
@@ -223,7 +247,7 @@ void Simulator::Work::add_pieces(int r, std::size_t i, double factor, bool scatt
                         (stage.content.head ? piece_params(stage, pieces - 1) : 0);
     const double time = fsdp_ ? t.root_scatter.raw() : rank.times.reduce.raw() * ends / rank.times.params;
     if (time > 0) {
-      add_collective(r, time, SimulatedKind::reduce, {rank.passes, first + static_cast<Index>(pieces)});
+      add_collective(r, time, SimulatedKind::reduce, {rank.passes, first + stride * static_cast<Index>(pieces)});
     }
   }
   // Prediction modules, and layers left out of full recomputation, are told apart by the stage's whole time only.
@@ -240,8 +264,14 @@ void Simulator::Work::add_pieces(int r, std::size_t i, double factor, bool scatt
       gates_[at] = std::max(gates_[at], rank.gather_ends[static_cast<std::size_t>(pass.chunk)][at]);
     }
     const Mark mark{SimulatedKind::pass, StreamKind::compute, static_cast<std::int32_t>(i), piece, 1, true};
-    add(rank.passes, piece_time(costs_[stage.part], piece_kind(stage, piece), pass.kind) * factor * scale, mark, {},
+    if (launches_) {
+      add_launch(r, i, launch_time(r, stage, piece, pass.kind) * scale);
+    }
+    add(rank.passes, gpu_time_of(stage, piece, pass.kind) * factor * scale, mark, {},
         gates_[at] > 0 ? After{rank.background, gates_[at]} : After{});
+    if (launches_) {
+      add_launched_end(r, i);
+    }
   }
   if (fsdp_ && scatters) {
     // The end of a backward pass waits for its reductions.
@@ -310,6 +340,9 @@ void Simulator::Work::add_arrivals() {
       const After arrival = (forward ? forward_sent_ : backward_sent_)[cell(stage, passes[i].micro_batch)];
       const bool second = i > 0 && rank.begins[i] == rank.begins[i - 1];
       engine_.operation(rank.passes, rank.begins[i]).after[second ? 1 : 0] = arrival;
+      if (launches_ && drains_ && !second) {
+        engine_.operation(rank.launches, rank.launch_begins[i]).after[1] = arrival;
+      }
     }
   }
 }

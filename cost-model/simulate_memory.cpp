@@ -92,7 +92,7 @@ void follow_memory(const PipelineSchedule& schedule, int r, const std::vector<Pa
       if (passes[k].kind == PassKind::forward && beside) {
         hold(passes[k]);
         ledger.note_kept(start, kept);
-        ledger.note(start, 4, passes[k]);
+        ledger.note(start, 5, passes[k]);
       }
     }
     for (std::size_t k = i; k < i + together; ++k) {
@@ -126,7 +126,7 @@ void follow_memory(const PipelineSchedule& schedule, int r, const std::vector<Pa
                              passes[next].chunk == pass.chunk && passes[next].kind != PassKind::forward;
           now.loss = turns ? now.loss : Bytes(0);
         } else if (!beside) {
-          ledger.note(end, 4, pass);
+          ledger.note(end, 5, pass);
         }
       } else {
         hold(pass);

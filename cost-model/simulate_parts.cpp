@@ -125,7 +125,22 @@ double piece_time(const LayerCosts& costs, PieceKind piece, PassKind pass) {
   }
 }
 
-void PieceParts::build(const Job& job, const LayerKey& key, const LayerCosts& costs, std::vector<std::string>& names) {
+double piece_launch_time(const LayerCosts& costs, PieceKind piece, PassKind pass) {
+  const PassCosts& c = costs_of(costs, piece);
+  const std::array<Seconds, kPassKinds.size()> times{c.forward_launch, c.backward_launch, Seconds(0),
+                                                     c.backward_launch};
+  return times[static_cast<std::size_t>(pass)].raw();
+}
+
+double piece_starved_time(const LayerCosts& costs, PieceKind piece, PassKind pass) {
+  const PassCosts& c = costs_of(costs, piece);
+  const std::array<Seconds, kPassKinds.size()> times{c.starved_forward, c.starved_backward, Seconds(0),
+                                                     c.starved_backward};
+  return times[static_cast<std::size_t>(pass)].raw();
+}
+
+void PieceParts::build(const Job& job, const LayerKey& key, const LayerCosts& costs, bool launched,
+                       std::vector<std::string>& names) {
   for (const PieceKind piece : {PieceKind::embedding, PieceKind::dense, PieceKind::moe, PieceKind::head}) {
     auto& passes = parts_[static_cast<std::size_t>(piece)];
     for (auto& parts : passes) {
@@ -142,7 +157,7 @@ void PieceParts::build(const Job& job, const LayerKey& key, const LayerCosts& co
       append(forward, {stream_of(operation.kind), index_of(operation.name, names), operation.forward.raw()}, longest);
     }
     scale(forward, forward_sums(c), names);
-    add_host(forward, c.host_forward, names);
+    add_host(forward, c.host_forward - (launched ? c.starved_forward : Seconds(0)), names);
     for (const PassKind kind : {PassKind::backward, PassKind::whole_backward}) {
       auto& backward = passes[static_cast<std::size_t>(kind)];
       const bool whole = kind == PassKind::whole_backward;
@@ -155,7 +170,7 @@ void PieceParts::build(const Job& job, const LayerKey& key, const LayerCosts& co
       if (c.recompute.raw() > 0) {
         backward.insert(backward.begin(), {StreamKind::compute, index_of("recompute", names), c.recompute.raw()});
       }
-      add_host(backward, c.host_backward, names);
+      add_host(backward, c.host_backward - (launched ? c.starved_backward : Seconds(0)), names);
     }
     if (c.weight_gradient.raw() > 0) {
       passes[static_cast<std::size_t>(PassKind::weight)].push_back(

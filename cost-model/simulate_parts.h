@@ -24,8 +24,10 @@ struct PiecePart {
 /// of traffic; recomputation stands first in a backward pass, host time that the GPU waits for last.
 class PieceParts {
  public:
-  /// Names that `names` lacks are added to it.
-  void build(const Job& job, const LayerKey& key, const LayerCosts& costs, std::vector<std::string>& names);
+  /// Names that `names` lacks are added to it. Without what launches take longer than the work when `launched`, for
+  /// they are operations of their own then.
+  void build(const Job& job, const LayerKey& key, const LayerCosts& costs, bool launched,
+             std::vector<std::string>& names);
   [[nodiscard]] const std::vector<PiecePart>& of(PieceKind piece, PassKind pass) const {
     return parts_[static_cast<std::size_t>(piece)][static_cast<std::size_t>(pass)];
   }
@@ -36,5 +38,9 @@ class PieceParts {
 
 /// Seconds of one piece in a pass.
 double piece_time(const LayerCosts& costs, PieceKind piece, PassKind pass);
+/// Seconds that the host launches it, and those of piece_time() by which launching takes longer than the work. The
+/// gradient of the input is launched with that of the weights.
+double piece_launch_time(const LayerCosts& costs, PieceKind piece, PassKind pass);
+double piece_starved_time(const LayerCosts& costs, PieceKind piece, PassKind pass);
 
 }  // namespace tpplan

@@ -15,7 +15,8 @@ void Simulator::Work::tell() {
       continue;
     }
     tell_passes(r);
-    for (const Index lane : {rank.next, rank.previous, rank.background, rank.copies, barrier_}) {
+    for (const Index lane :
+         {rank.next, rank.previous, rank.background, rank.copies, rank.launches, rank.loads, barrier_}) {
       tell_lane(r, lane);
     }
     if (job_->profile.step_fixed_s > 0) {
@@ -46,6 +47,13 @@ void Simulator::Work::tell_passes(int r) {
   for (std::size_t k = 0; k < ran.size(); ++k) {
     const Mark& mark = marks[k];
     if (!mark.shown) {
+      if (mark.pass >= 0 && mark.pass == open && mark.kind == SimulatedKind::pass) {
+        // The GPU has waited for the last launch.
+        step_.operations[open_at].end = ran[k].end;
+        pass_times_[static_cast<std::size_t>(open)].end = ran[k].end;
+        told.last_end = ran[k].end;
+        step_.passes_end = std::max(step_.passes_end, ran[k].end);
+      }
       continue;
     }
     told.end = std::max(told.end, ran[k].end);
@@ -100,9 +108,8 @@ void Simulator::Work::tell_parts(int r, const Mark& mark, const LaneEngine::Oper
     double undisturbed = 0;
     for (std::size_t k = i; k < i + together; ++k) {
       const Stage& stage = stage_of(r, passes[k]);
-      undisturbed += mark.pieces == 1 && together == 1
-                         ? piece_time(costs_[stage.part], piece_kind(stage, mark.first_piece), passes[k].kind)
-                         : time_of(r, passes[k]);
+      undisturbed += mark.pieces == 1 && together == 1 ? gpu_time_of(stage, mark.first_piece, passes[k].kind)
+                                                       : gpu_time_of(r, passes[k]);
     }
     return undisturbed > 0 ? ran.amount / undisturbed * scale : 0;
   }();
@@ -144,10 +151,14 @@ void Simulator::Work::tell_lane(int r, Index lane) {
       operation.receiver =
           schedule.place_of(operation.pass.kind == PassKind::forward ? stage + 1 : stage - 1, mark.pass).rank;
       operation.bytes = hop_.bytes;
-    } else if (mark.kind == SimulatedKind::copy && mark.pass >= 0) {
+    } else if (mark.kind == SimulatedKind::load) {
+      operation.pass = {PassKind::forward, mark.pass, 0, false};
+    } else if (mark.pass >= 0 && (mark.kind == SimulatedKind::copy || mark.kind == SimulatedKind::launch)) {
       operation.pass = schedule.ranks[static_cast<std::size_t>(r)][static_cast<std::size_t>(mark.pass)];
     }
-    told.end = std::max(told.end, ran[k].end);
+    if (mark.kind != SimulatedKind::load) {
+      told.end = std::max(told.end, ran[k].end);
+    }
     step_.operations.push_back(operation);
   }
 }

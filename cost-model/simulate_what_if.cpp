@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
 
@@ -25,6 +26,24 @@ std::optional<double> share(std::string_view text) {
   value = percent ? value / 100 : value;
   return error == std::errc() && end == digits.data() + digits.size() && value >= 0 && value < 1 ? std::optional(value)
                                                                                                  : std::nullopt;
+}
+
+/// "40ms", "0.04s" or "800us", not negative.
+std::optional<Seconds> duration(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    double seconds;
+  };
+  constexpr std::array<Unit, 3> kUnits{{{"ms", 1e-3}, {"us", 1e-6}, {"s", 1}}};
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const auto unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  for (const Unit& row : kUnits) {
+    if (error == std::errc() && value >= 0 && unit == row.name) {
+      return Seconds(value * row.seconds);
+    }
+  }
+  return std::nullopt;
 }
 
 class WhatIfReader {
@@ -65,7 +84,7 @@ class WhatIfReader {
     const auto key = word.substr(0, equals);
     const auto value = equals == std::string_view::npos ? std::string_view() : word.substr(equals + 1);
     const std::size_t value_at = at + std::min(word.size(), equals == std::string_view::npos ? equals : equals + 1);
-    if (key == "gpu" || key == "link") {
+    if (const auto kind = value_in(kSlowKindNames, key)) {
       check_open();
       const auto gpu = whole(value);
       if (!gpu || *gpu >= static_cast<std::uint64_t>(world_)) {
@@ -73,7 +92,7 @@ class WhatIfReader {
                "a number from 0 to " + std::to_string(world_ - 1));
         return;
       }
-      out_.slow.push_back({key == "link", static_cast<int>(*gpu), 0});
+      out_.slow.push_back({*kind, static_cast<int>(*gpu), 0});
       open_ = true;
       open_at_ = at;
     } else if (key == "slow") {
@@ -82,7 +101,7 @@ class WhatIfReader {
         report(value_at, "slow: \"" + std::string(value) + "\" is not a share of the speed", "such as 20%, below 100%");
       } else if (out_.slow.empty()) {
         if (problems_.empty()) {
-          report(at, "what is slow is not said", "write gpu=3 or link=3 before it");
+          report(at, "what is slow is not said", "write gpu=3, link=3 or host=3 before it");
         }
       } else {
         out_.slow.back().slow = *lost;
@@ -94,6 +113,12 @@ class WhatIfReader {
         report(value_at, "jitter: \"" + std::string(value) + "\" is not a share", "such as 3%, below 100%");
       }
       out_.jitter = deviation.value_or(0);
+    } else if (key == "data") {
+      out_.load = duration(value);
+      if (!out_.load) {
+        report(value_at, "data: \"" + std::string(value) + "\" is not a time",
+               "that a micro-batch takes, such as 40ms");
+      }
     } else if (key == "seed") {
       const auto seed = whole(value);
       if (!seed) {
@@ -101,9 +126,9 @@ class WhatIfReader {
       }
       out_.seed = seed.value_or(1);
     } else {
-      const auto near = nearest_name(key, {"gpu", "link", "slow", "jitter", "seed"});
+      const auto near = nearest_name(key, {"gpu", "link", "host", "slow", "jitter", "seed", "data"});
       report(at, "unknown key \"" + std::string(key) + "\"",
-             near ? "did you mean \"" + *near + "\"?" : "keys are gpu, link, slow, jitter and seed");
+             near ? "did you mean \"" + *near + "\"?" : "keys are gpu, link, host, slow, jitter, seed and data");
     }
   }
 
@@ -111,7 +136,7 @@ class WhatIfReader {
   int world_;
   Perturbation out_;
   std::vector<Diagnostic> problems_;
-  bool open_ = false;  ///< a gpu or link waits for its slow
+  bool open_ = false;  ///< a gpu, link or host waits for its slow
   std::size_t open_at_ = 0;
 };
 

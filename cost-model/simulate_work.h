@@ -3,6 +3,7 @@
 #include <random>
 #include <vector>
 
+#include "cost-model/data_loading.h"
 #include "cost-model/simulate.h"
 #include "cost-model/simulate_engine.h"
 #include "cost-model/simulate_memory.h"
@@ -43,6 +44,7 @@ class Simulator::Work {
 
   struct Rank {
     Index passes = 0, background = 0, next = 0, previous = 0, copies = 0;  ///< lanes
+    Index launches = 0, loads = 0;                                         ///< the same
     Index out = 0, in = 0;                                                 ///< ports
     Index to_next = kNone, to_previous = kNone;                            ///< kinds of flows
     Index collective = kNone;                                              ///< where it shares the ports
@@ -51,8 +53,10 @@ class Simulator::Work {
     std::size_t part = 0;
     RankTimes times;
     StageTensors tensors;
-    double slowdown = 1, link_slowdown = 1;
+    double slowdown = 1, link_slowdown = 1, host_slowdown = 1;
     std::vector<Index> begins;                    ///< first operation of every pass
+    std::vector<Index> launch_begins;             ///< first launch of every pass
+    std::vector<Index> launched_ends;             ///< operations of `passes` up to the end of what each launch starts
     std::vector<std::vector<Index>> gather_ends;  ///< per chunk and layer: operations of the background to wait for
   };
 
@@ -79,7 +83,7 @@ class Simulator::Work {
   [[nodiscard]] double period() const;
   void choose_schedule(const PipelineSchedule* given);
   void prepare_stages();
-  void prepare_ranks();
+  void prepare_ranks(bool given);
   void perturb();
   [[nodiscard]] Hop hop() const;
   [[nodiscard]] RankTimes rank_times(const Rank& rank, const StageCosts& stage, const DataGroups& groups) const;
@@ -95,6 +99,14 @@ class Simulator::Work {
   double jitter();
 
   Index add(Index lane, double seconds, const Mark& mark, After first = {}, After second = {});
+  [[nodiscard]] double gpu_time_of(int r, const Pass& pass) const;
+  [[nodiscard]] double gpu_time_of(const Stage& stage, int piece, PassKind pass) const;
+  [[nodiscard]] bool host_may_fall_behind() const;
+  [[nodiscard]] double launch_time(int r, const Stage& stage, int piece, PassKind pass) const;
+  void add_launch(int r, std::size_t i, double seconds);
+  void add_launched_end(int r, std::size_t i);
+  void prepare_loads();
+  void add_load(int r, const Pass& pass);
   Index add_collective(int r, double seconds, SimulatedKind kind, After after);
   void add_first_gather(int r);
   void add_passes(int r);
@@ -125,7 +137,10 @@ class Simulator::Work {
   bool fsdp_ = false;
   bool every_micro_batch_ = false;  ///< gradients are reduced after each
   bool keeps_gathered_ = false;     ///< FSDP: from the forward to the backward pass
+  bool launches_ = false;           ///< launching is simulated
+  bool drains_ = false;             ///< the host waits for the GPU at the end of each pass
   Hop hop_;
+  DataLoading loading_;
   double end_ = 0;  ///< of the last operation
   LaneEngine engine_;
   std::vector<Stage> stages_;

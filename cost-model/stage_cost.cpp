@@ -263,6 +263,13 @@ TransferLaws transfer_laws(const Job& job, const Layout& layout) {
   return laws;
 }
 
+Seconds transfer_time(const Job& job, const Layout& layout, const LayerCosts& costs, const TransferLaws& laws) {
+  if (job.profile.pp_scatter_gather > 0.5 && layout.tp > 1 && !layout.sequence_parallel) {
+    return laws.neighbours.time(costs.boundary / layout.tp) + laws.gather.time(costs.boundary);
+  }
+  return laws.neighbours.time(costs.boundary);
+}
+
 DataParallelTimes data_parallel_times(const Job& job, const DataParallelLaws& laws, double params,
                                       double expert_params) {
   const StateBytes state = state_bytes(job, Optimizer::adam);

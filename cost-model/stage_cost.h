@@ -1,8 +1,10 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "cost-model/estimate.h"
+#include "cost-model/schedules.h"
 
 namespace tpplan {
 
@@ -131,15 +133,18 @@ struct TransferLaws {
 /// Whether first and last stage hold one matrix twice: tied embeddings, or a prediction module that embeds tokens too.
 bool ends_share_embedding(const Job& job, const Layout& layout);
 TransferLaws transfer_laws(const Job& job, const Layout& layout);
+/// Time of handing one stage's output to the next, alone on its way.
+Seconds transfer_time(const Job& job, const Layout& layout, const LayerCosts& costs, const TransferLaws& laws);
 
 /// What every way to shard states has in common for one layer key, pipeline and dp.
 struct PipelineCosts {
   std::array<StageCosts, 4> known;  ///< of the first groups of the shape: ends, middle, uneven ranks
   double micro_batches = 1;
-  Seconds slowest;         ///< forward and backward of the slowest stage, one micro-batch
-  Seconds span;            ///< pipeline_time()
-  Seconds transfers;       ///< exposed transfers between stages, per step
-  Seconds tied_reduction;  ///< all-reduce of a tied matrix between the two ends of the pipeline
+  Seconds slowest;                    ///< forward and backward of the slowest stage, one micro-batch
+  Seconds span;                       ///< pipeline_time()
+  Seconds transfers;                  ///< exposed transfers between stages, per step
+  Seconds tied_reduction;             ///< all-reduce of a tied matrix between the two ends of the pipeline
+  std::vector<HeldActivations> held;  ///< of every rank where counted; else held_by_rule() holds
 };
 /// `costs`: of each part of the cluster (one, unless stages lie on parts of a mixed cluster).
 PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
@@ -181,7 +186,7 @@ struct StageTensors {
 StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
                            const StageCosts& stage, const DataGroups& groups, double micro_batches);
 
-/// Memory of the first rank of a stage group at its worst moment.
+/// Memory of a rank at its worst moment.
 struct StageMemory {
   MemoryEstimate at;
   Bytes total;
@@ -209,6 +214,11 @@ struct TrainedParameters {
 TrainedParameters trained_parameters(const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
                                      bool own_head);
 
+/// The first rank of a group, which holds `held` activations.
+StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
+                         const StageCosts& stage, const DataGroups& groups, double micro_batches,
+                         const HeldActivations& held);
+/// The same by the rule of the schedule, held_by_rule().
 StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
                          const StageCosts& stage, const DataGroups& groups, double micro_batches);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost-model/data_loading.h"
 #include "cost-model/pipeline.h"
 #include "cost-model/schedules.h"
 #include "cost-model/stage_cost.h"
@@ -262,7 +263,17 @@ std::string offload_formula(const Context& c) {
   }
 }
 
-std::string data_formula(const Context&) { return "the input pipeline keeps up: 0"; }
+std::string data_formula(const Context& c) {
+  const DataLoading loading = data_loading(c.job, c.layout);
+  const std::string each =
+      format(loading.per_micro_batch) + " a micro-batch to read its tokens and hand them to the GPU";
+  if (loading.ahead == 0) {
+    return count_of(c.micro_batches) + " x " + each + "; " + std::string(name_of(c.job.training.framework)) +
+           " loads by default when it needs them";
+  }
+  return each + ", " + count_of(loading.ahead) + " loaded ahead beside the step" +
+         (loading.per_micro_batch * c.micro_batches > Seconds(0) ? "" : ": nothing known of the storage");
+}
 
 enum class From : std::uint8_t { profile, gpu };
 struct Behind {
@@ -424,7 +435,7 @@ std::string optimizer_memory(const Context& c, const MemoryEstimate& m) {
   return per_parameter(m.optimizer, local_parameters(c)) + sharded_over(c);
 }
 std::string activations_memory(const Context& c, const MemoryEstimate& m) {
-  const double held = in_flight(c.layout.schedule, c.layout.pp, c.layout.vpp, c.group.first_rank, c.micro_batches);
+  const double held = m.in_flight;
   std::string text =
       shortest(std::round(held * 100) / 100) + (held > 1 ? " micro-batches" : " micro-batch") + " in flight x [";
   if (c.group.content.dense > 0) {

@@ -340,9 +340,11 @@ std::vector<OptionRow> make_rows() {
        .group = OptionGroup::command,
        .commands = "simulate",
        .meaning = "slow parts, such as \"gpu=3 slow=20%\"",
-       .details =
-           "gpu=N or link=N (the network port of GPU N) with the share of its speed that is lost as slow=P; jitter=P "
-           "varies every pass by a standard deviation of P, seed=N chooses how. Any number of them.",
+       .details = "gpu=N, link=N (the network port of GPU N) or host=N (what launches its work) with the share of its "
+                  "speed that "
+                  "is lost as slow=P; data=T has the tokens of a micro-batch take T to load, such as 40ms; jitter=P "
+                  "varies every "
+                  "pass by a standard deviation of P, seed=N chooses how. Any number of them.",
        .set = store<&Options::what_if>},
       {.name = "window",
        .argument = "FROM..TO",

@@ -8,7 +8,8 @@
 namespace tpplan {
 namespace {
 
-constexpr std::string_view kLetters = "FBWgro";
+constexpr std::string_view kLetters = "FBWgrod";
+constexpr std::size_t kLoading = 6;  ///< in kLetters
 constexpr char kNothing = '.';
 constexpr int kNarrowest = 20;
 
@@ -20,6 +21,8 @@ std::size_t letter_of(const SimulatedOperation& operation) {
       return 3;
     case SimulatedKind::reduce:
       return 4;
+    case SimulatedKind::load:
+      return kLoading;
     default:
       return 5;
   }
@@ -27,7 +30,8 @@ std::size_t letter_of(const SimulatedOperation& operation) {
 
 bool drawn(const SimulatedOperation& operation) {
   return operation.kind == SimulatedKind::pass || operation.kind == SimulatedKind::gather ||
-         operation.kind == SimulatedKind::reduce || operation.kind == SimulatedKind::optimizer;
+         operation.kind == SimulatedKind::reduce || operation.kind == SimulatedKind::optimizer ||
+         operation.kind == SimulatedKind::load;
 }
 
 }  // namespace
@@ -73,6 +77,7 @@ std::string text_gantt(const SimulatedStep& step, int width, TimeWindow window) 
     }
   }
   std::string text;
+  bool loads = false;
   for (std::size_t r = 0; r < spent.size(); ++r) {
     const std::string number = std::to_string(r);
     text += first + std::string(digits - number.size(), ' ') + number + "  ";
@@ -83,7 +88,9 @@ std::string text_gantt(const SimulatedStep& step, int width, TimeWindow window) 
       for (const double time : times) {
         busy += time;
       }
-      text += busy >= bin / 2 || times[most] >= bin / 4 ? kLetters[most] : kNothing;
+      const bool told = busy >= bin / 2 || times[most] >= bin / 4;
+      text += told ? kLetters[most] : kNothing;
+      loads = loads || (told && most == kLoading);
     }
     text += "\n";
   }
@@ -92,7 +99,8 @@ std::string text_gantt(const SimulatedStep& step, int width, TimeWindow window) 
   const std::size_t used = left.size() + right.size();
   text += std::string(first.size() + digits + 2, ' ') + left + std::string(columns > used ? columns - used : 1, ' ') +
           right + "\n";
-  text += "F forward, B backward, W weight gradient, g gather, r reduce, o optimizer, . idle\n";
+  text += "F forward, B backward, W weight gradient, g gather, r reduce, o optimizer, ";
+  text += loads ? "d data loading, . idle\n" : ". idle\n";
   return text;
 }
 

@@ -24,7 +24,7 @@ constexpr std::array<double, 4> kSteps{1, 2, 2.5, 5};
 struct Look {
   std::string_view name, colour, text;
 };
-constexpr std::array<Look, 15> kLooks{{{"forward", "#0072b2", "#ffffff"},
+constexpr std::array<Look, 16> kLooks{{{"forward", "#0072b2", "#ffffff"},
                                        {"gradient of the input", "#e69f00", "#000000"},
                                        {"gradient of the weights", "#009e73", "#ffffff"},
                                        {"both gradients", "#d55e00", "#ffffff"},
@@ -38,20 +38,23 @@ constexpr std::array<Look, 15> kLooks{{{"forward", "#0072b2", "#ffffff"},
                                        {"host", "#b0b0b0", "#000000"},
                                        {"tensor parallel", "#4b3fa8", "#ffffff"},
                                        {"context parallel", "#2f8f8f", "#ffffff"},
-                                       {"expert parallel", "#a83f5b", "#ffffff"}}};
+                                       {"expert parallel", "#a83f5b", "#ffffff"},
+                                       {"data loading", "#6b8e23", "#ffffff"}}};
 
 struct KindLook {
   SimulatedKind kind;
   std::size_t look;
 };
-constexpr std::array<KindLook, 8> kKindLooks{{{SimulatedKind::transfer, 4},
-                                              {SimulatedKind::gather, 5},
-                                              {SimulatedKind::reduce, 6},
-                                              {SimulatedKind::optimizer, 7},
-                                              {SimulatedKind::wait, 8},
-                                              {SimulatedKind::clip, 9},
-                                              {SimulatedKind::copy, 10},
-                                              {SimulatedKind::host, 11}}};
+constexpr std::array<KindLook, 10> kKindLooks{{{SimulatedKind::transfer, 4},
+                                               {SimulatedKind::gather, 5},
+                                               {SimulatedKind::reduce, 6},
+                                               {SimulatedKind::optimizer, 7},
+                                               {SimulatedKind::wait, 8},
+                                               {SimulatedKind::clip, 9},
+                                               {SimulatedKind::copy, 10},
+                                               {SimulatedKind::host, 11},
+                                               {SimulatedKind::launch, 11},
+                                               {SimulatedKind::load, 15}}};
 struct StreamLook {
   StreamKind stream;
   std::size_t look;

@@ -22,15 +22,17 @@ std::string microseconds(std::int64_t ns) {
 
 int thread_of(StreamKind kind) { return static_cast<int>(kind) + 1; }
 
-constexpr std::array<std::string_view, 9> kKindNames{"",
-                                                     "send",
-                                                     "wait for send",
-                                                     "gather parameters",
-                                                     "reduce gradients",
-                                                     "optimizer",
-                                                     "clip gradients",
-                                                     "copy",
-                                                     "data loading and other fixed time"};
+constexpr std::array<std::string_view, 11> kKindNames{"",
+                                                      "send",
+                                                      "wait for send",
+                                                      "gather parameters",
+                                                      "reduce gradients",
+                                                      "optimizer",
+                                                      "clip gradients",
+                                                      "copy",
+                                                      "fixed time of a step",
+                                                      "launch",
+                                                      "load tokens of"};
 
 /// One event a line, commas between them.
 class EventList {
@@ -113,7 +115,8 @@ Shown shown_of(const SimulatedStep& step, std::size_t most_events) {
 
 bool of_micro_batch(const SimulatedOperation& operation) {
   return operation.kind == SimulatedKind::pass || operation.kind == SimulatedKind::transfer ||
-         operation.kind == SimulatedKind::wait;
+         operation.kind == SimulatedKind::wait || operation.kind == SimulatedKind::launch ||
+         operation.kind == SimulatedKind::load;
 }
 
 bool is_shown(const Shown& shown, const SimulatedOperation& operation) {
@@ -168,7 +171,8 @@ std::string operation_name(const SimulatedOperation& operation) {
     if (operation.pass.with_next) {
       name += " + " + pass_name(operation.beside);
     }
-  } else if (operation.kind == SimulatedKind::transfer) {
+  } else if (operation.kind == SimulatedKind::transfer || operation.kind == SimulatedKind::launch ||
+             operation.kind == SimulatedKind::load) {
     name += " " + pass_name(operation.pass);
   }
   return name;

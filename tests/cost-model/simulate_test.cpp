@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cost-model/in_flight.h"
 #include "cost-model/pipeline.h"
 #include "cost-model/spec_reader.h"
 #include "cost-model/stage_cost.h"
@@ -55,17 +56,35 @@ std::string what_if_error(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("one stage takes about as long as the estimate says") {
-  // The estimate hides a whole collective beside a whole pass; layer by layer the first gather and the last reduction
-  // have nothing to hide behind.
-  for (const int zero : {0, 1, 2, 3}) {
+TEST_CASE("one stage takes as long as the estimate says but for what has nothing to hide behind") {
+  // The estimate puts a whole collective beside a whole pass, where both run at 1 / (1 + s) of their speed; what it
+  // costs is s of its time. Layer by layer the gather of embedding and first layer comes before any pass, and the
+  // reduction of the last layer and of the ends, whose gradients are complete at the end alone, comes after it: of
+  // these 1 - s more is paid, once a step, or once a micro-batch where ZeRO-2 reduces that often. Fitted shares hold
+  // the mean of it already, which is why the estimate does not add it; FSDP's law has its ends.
+  for (const int zero : {0, 1, 2}) {
     const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 64);
     Layout layout = layout_of(1, 1, 8, Schedule::f1b1);
     layout.zero = static_cast<std::uint8_t>(zero);
     CAPTURE(zero);
     const double expected = estimate(job, layout).step.total().raw();
-    CHECK(simulate(job, layout).makespan == doctest::Approx(expected).epsilon(0.02));
+    const double simulated = simulate(job, layout).makespan;
+    const LayerCosts costs = layer_costs(job, layer_key(layout));
+    auto stage = stage_costs(costs, {32, 0, true, true});
+    stage.params += costs.head_params;
+    const auto times = data_parallel_times(job, layout, stage, data_groups(job, layout));
+    const double ends = costs.embedding_params + costs.head_params;
+    const double alone = (times.reduce * ((costs.dense_params + ends) / stage.params) +
+                          times.gather * ((costs.dense_params + costs.embedding_params) / stage.params))
+                             .raw();
+    // Within the little time that the embedding's own pass takes.
+    CHECK(simulated - expected == doctest::Approx((1 - job.profile.dp_overlap_cost) * alone).epsilon(0.02));
   }
+  const Job sharded = priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 64);
+  Layout layout = layout_of(1, 1, 8, Schedule::f1b1);
+  layout.zero = 3;
+  CHECK(simulate(sharded, layout).makespan ==
+        doctest::Approx(estimate(sharded, layout).step.total().raw()).epsilon(0.01));
   const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 1, 4096, 64);
   const Layout alone = layout_of(1, 1, 1, Schedule::f1b1);
   CHECK(simulate(job, alone).makespan == doctest::Approx(estimate(job, alone).step.total().raw()).epsilon(1e-9));
@@ -188,6 +207,23 @@ TEST_CASE("a slow link and jitter lengthen the step and are repeatable") {
   CHECK(simulate(job, layout, parse_what_if("jitter=5% seed=8", 64)).makespan != noisy);
 }
 
+TEST_CASE("interleaved ranks wait for their sends unless the program overlaps them") {
+  // Every rank but the ends sends after each of its 2 v M passes. The order leaves room for transfers, so that a step
+  // is longer by these waits, e / 2 transfers each where a profile has e of them exposed per micro-batch and chunk.
+  Job job = priced_job(gpt3_175b(), "a100-80gb-sxm", 8, 8, 2048, 64);
+  const Layout layout = layout_of(8, 8, 1, Schedule::interleaved, 3);
+  const auto end = [&](double exposed, Switch overlap) {
+    job.profile.pp_exposed_transfers = exposed;
+    job.training.overlap_pp = overlap;
+    return simulate(job, layout).passes_end;
+  };
+  const double hop = transfer_time(job, layout, layer_costs(job, layer_key(layout)), transfer_laws(job, layout)).raw();
+  const double none = end(0, Switch::off);
+  CHECK(end(1, Switch::off) - none == doctest::Approx(3 * 64 * hop).epsilon(0.15));
+  CHECK(end(2, Switch::off) - none == doctest::Approx(2 * 3 * 64 * hop).epsilon(0.15));
+  CHECK(end(2, Switch::on) == none);
+}
+
 TEST_CASE("a schedule from a file replaces the generated one") {
   const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 8);
   const Layout layout = layout_of(4, 2, 1, Schedule::f1b1);
@@ -205,10 +241,15 @@ TEST_CASE("a schedule from a file replaces the generated one") {
 TEST_CASE("what-if texts are read and every problem of one is reported") {
   const auto what = parse_what_if("gpu=3 slow=20%, link=15 slow=0.5 jitter=3% seed=9", 16);
   REQUIRE(what.slow.size() == 2);
-  CHECK(what.slow[0] == SlowPart{false, 3, 0.2});
-  CHECK(what.slow[1] == SlowPart{true, 15, 0.5});
+  CHECK(what.slow[0] == SlowPart{SlowKind::gpu, 3, 0.2});
+  CHECK(what.slow[1] == SlowPart{SlowKind::link, 15, 0.5});
   CHECK(what.jitter == doctest::Approx(0.03));
   CHECK(what.seed == 9);
+  const auto host = parse_what_if("host=2 slow=40% data=40ms", 16);
+  REQUIRE(host.slow.size() == 1);
+  CHECK(host.slow[0] == SlowPart{SlowKind::host, 2, 0.4});
+  CHECK(host.load == Seconds(0.04));
+  CHECK(what_if_error("data=40").find("is not a time") != std::string::npos);
   CHECK(what_if_error("gpu=16 slow=20%").find("a number from 0 to 15") != std::string::npos);
   CHECK(what_if_error("gpu=3 slow=100%").find("not a share of the speed") != std::string::npos);
   CHECK(what_if_error("gpu=3").find("how slow is not said") != std::string::npos);
@@ -287,51 +328,105 @@ TEST_CASE("the lower bound is below the simulation of ten thousand random layout
   CHECK(quantile(differences, 0.5) <= 0.02);
 }
 
-TEST_CASE("the simulated peak of memory is what the estimate calls allocated") {
-  const std::vector<Job> jobs{priced_job(llama_7b(), "a100-80gb-sxm", 2, 8, 4096, 128),
-                              priced_job(tests::mixtral_8x7b(), "h100-80gb-sxm", 2, 8, 4096, 128),
-                              priced_job(llama_7b(), "h100-80gb-sxm", 2, 8, 4096, 128, Framework::torchtitan)};
+namespace {
+
+/// Layouts of 16 GPUs whose stages are spread evenly, with every schedule that exists for the number of micro-batches.
+std::vector<Layout> even_layouts(bool moe, int micro_batches) {
   constexpr std::array<RecomputeKind, 3> kRecompute{RecomputeKind::none, RecomputeKind::selective, RecomputeKind::full};
-  Simulator simulator;
-  int compared = 0;
-  for (const Job& job : jobs) {
-    for (const auto& schedule : kScheduleNames) {
-      for (const int pp : {1, 2, 4, 8}) {
-        for (const RecomputeKind recompute : kRecompute) {
-          for (const int zero : {0, 1, 2, 3}) {
+  std::vector<Layout> layouts;
+  for (const auto& schedule : kScheduleNames) {
+    for (const int pp : {1, 2, 4, 8}) {
+      if ((pp == 1 && schedule.value != Schedule::f1b1) ||
+          (schedule.value == Schedule::dualpipe && (micro_batches < 2 * pp || micro_batches % 2 != 0))) {
+        continue;
+      }
+      for (const RecomputeKind recompute : kRecompute) {
+        for (const int zero : {0, 1, 2, 3}) {
+          for (const Offload offload : {Offload::none, Offload::activations}) {
             Layout layout = layout_of(2, pp, 8 / pp, schedule.value);
             layout.vpp = schedule.value == Schedule::interleaved || schedule.value == Schedule::zb_v ? 2 : 1;
-            if (pp == 1 && schedule.value != Schedule::f1b1) {
-              continue;
-            }
             layout.recompute = recompute;
             layout.zero = static_cast<std::uint8_t>(zero);
-            layout.etp = job.moe() ? 1 : 2;
-            const auto& step = simulator.run(job, layout, Detail::operations);
-            for (std::size_t r = 0; r < step.ranks.size(); ++r) {
-              const auto& rank = step.ranks[r];
-              CAPTURE(to_text(layout));
-              CAPTURE(r);
-              CAPTURE(rank.most_held);
-              CAPTURE(static_cast<int>(rank.memory.moment));
-              CAPTURE(static_cast<int>(rank.peak.parts.moment));
-              const double peak = rank.peak.parts.allocated().raw();
-              const double estimated = rank.memory.allocated().raw();
-              if (row_of(schedule.value).splits_backward && schedule.value != Schedule::zb_v &&
-                  schedule.value != Schedule::dualpipe) {
-                // Their orders keep to a limit, which is what the estimate counts: a B frees what its W does not need,
-                // and what is left of the limit may be too little for one more micro-batch.
-                CHECK(peak <= estimated * (1 + 1e-9));
-                CHECK(peak >= 0.9 * estimated);
-                continue;
-              }
-              CHECK(peak == doctest::Approx(estimated).epsilon(1e-9));
-              ++compared;
+            layout.offload = offload;
+            layout.etp = moe ? 1 : 2;
+            if (offload == Offload::none || (zero == 1 && recompute == RecomputeKind::full)) {
+              layouts.push_back(layout);
             }
           }
         }
       }
     }
   }
-  CHECK(compared > 1000);
+  return layouts;
+}
+
+}  // namespace
+
+TEST_CASE("the simulated peak of memory is what the estimate calls allocated") {
+  // Both take what a rank holds from the order of passes: the simulation at the times at which they run, the estimate
+  // as the most of each kind of moment, which is the same as long as a rank's passes run one after another.
+  const std::vector<Job> jobs{priced_job(llama_7b(), "a100-80gb-sxm", 2, 8, 4096, 128),
+                              priced_job(tests::mixtral_8x7b(), "h100-80gb-sxm", 2, 8, 4096, 128),
+                              priced_job(llama_7b(), "h100-80gb-sxm", 2, 8, 4096, 128, Framework::torchtitan)};
+  Simulator simulator;
+  std::vector<int> compared(kScheduleNames.size(), 0);
+  for (Job job : jobs) {
+    for (const int micro_batches : {1, 2, 3, 7, 8, 9, 16, 20, 64}) {
+      for (const Layout& layout : even_layouts(job.moe(), micro_batches)) {
+        job.training.global_batch = micro_batches * layout.dp;
+        const auto& step = simulator.run(job, layout, Detail::operations);
+        CAPTURE(to_text(layout));
+        CAPTURE(micro_batches);
+        double fullest = 0;
+        for (const auto& rank : step.ranks) {
+          CAPTURE(rank.memory.stage);
+          CAPTURE(rank.memory.in_flight);
+          CAPTURE(kMoments[rank.memory.moment]);
+          CAPTURE(kMoments[rank.peak.parts.moment]);
+          CHECK(rank.peak.parts.allocated().raw() == doctest::Approx(rank.memory.allocated().raw()).epsilon(1e-9));
+          fullest = std::max(fullest, rank.memory.total().raw());
+        }
+        // What `tpplan plan` and `tpplan explain` show of the layout is the fullest of these ranks.
+        CHECK(estimate(job, layout).memory.total().raw() == doctest::Approx(fullest).epsilon(1e-9));
+        ++compared[static_cast<std::size_t>(layout.schedule)];
+      }
+    }
+  }
+  for (const int layouts : compared) {
+    CHECK(layouts >= 100);
+  }
+}
+
+TEST_CASE("the rule by which the search counts activations is a bound that the fullest rank of every order reaches") {
+  // The search looks at too many layouts to plan an order for each. On later ranks gaps take weight gradients before
+  // the limit does, so that the bound may be well above what they hold; the rank that holds most fills it.
+  std::mt19937 random(5);
+  constexpr std::array<Schedule, 5> kSplit{Schedule::zb_h1, Schedule::zb_h2, Schedule::zb_1p, Schedule::zb_2p,
+                                           Schedule::zb_v};
+  Job job = priced_job(gpt3_175b(), "h100-80gb-sxm", 16, 8, 2048, 512);
+  for (const Schedule schedule : kSplit) {
+    for (int i = 0; i < 200; ++i) {
+      Layout layout = layout_of(1 << (random() % 4), 2 << (random() % 4), 1, schedule);
+      layout.vpp = schedule == Schedule::zb_v ? 2 : 1;
+      layout.micro_batch = 1 << (random() % 3);
+      layout.recompute = random() % 2 == 0 ? RecomputeKind::full : RecomputeKind::none;
+      const int micro_batches = 1 + static_cast<int>(random() % (6 * static_cast<unsigned>(layout.pp)));
+      job.training.global_batch = micro_batches * layout.micro_batch;
+      LayerCosts costs = layer_costs(job, layer_key(layout));
+      costs.weight_share = 0.35 + 0.65 * static_cast<double>(random()) / 4294967296.0;
+      const auto counted = held_by_order(job, layout, costs, micro_batches);
+      REQUIRE(static_cast<int>(counted.size()) == layout.pp);
+      double most_counted = 0;
+      double most = 0;
+      for (int r = 0; r < layout.pp; ++r) {
+        const auto& order = counted[static_cast<std::size_t>(r)];
+        const auto rule = held_by_rule(layout, costs, r, micro_batches);
+        CHECK(order.forward <= rule.forward * (1 + 1e-9));
+        CHECK(order.end <= rule.end + 1e-9);
+        most_counted = std::max(most_counted, order.forward);
+        most = std::max(most, rule.forward);
+      }
+      CHECK(most_counted == doctest::Approx(most).epsilon(1e-9));
+    }
+  }
 }

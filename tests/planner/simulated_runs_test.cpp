@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -61,4 +62,21 @@ TEST_CASE("simulated steps of measured pipelines are as near as the estimate has
     CHECK(errors.simulated.size() >= goal.runs);
     CHECK(goal.figure(simulated) <= goal.limit);
   }
+}
+
+TEST_CASE("simulated steps of all measured pipelines are nearer than estimated ones") {
+  std::vector<double> estimated, simulated;
+  for (const auto& entry : std::filesystem::directory_iterator(tests::data_path("runs"))) {
+    const auto errors = errors_of(entry.path().stem().string());
+    estimated.insert(estimated.end(), errors.estimated.begin(), errors.estimated.end());
+    simulated.insert(simulated.end(), errors.simulated.begin(), errors.simulated.end());
+  }
+  const auto by_estimate = error_stats(estimated);
+  const auto by_simulation = error_stats(simulated);
+  MESSAGE(by_simulation.n << " pipelines: estimated median " << by_estimate.median * 100 << " mean "
+                          << by_estimate.mape * 100 << " %, simulated median " << by_simulation.median * 100 << " mean "
+                          << by_simulation.mape * 100 << " %");
+  CHECK(by_simulation.n > 1000);
+  CHECK(by_simulation.median < by_estimate.median);
+  CHECK(by_simulation.mape < by_estimate.mape);
 }

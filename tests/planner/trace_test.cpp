@@ -182,12 +182,12 @@ TEST_CASE("alike passes have one name but for numbers and say their micro-batch"
       name.erase(std::remove_if(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; }), name.end());
       words.insert(name);
       const std::set<std::string> of_step{"gather parameters", "reduce gradients", "optimizer", "clip gradients",
-                                          "data loading and other fixed time"};
+                                          "fixed time of a step"};
       CHECK(event["args"].contains("micro_batch") == (of_step.count(name) == 0));
     }
   }
   for (const char* name : {"F ", "B ", "W ", "send F ", "send B ", "receive F ", "receive B ", "gather parameters",
-                           "reduce gradients", "optimizer", "weight gradients", "data loading and other fixed time"}) {
+                           "reduce gradients", "optimizer", "weight gradients", "fixed time of a step"}) {
     CAPTURE(name);
     CHECK(words.count(name) == 1);
   }

@@ -1,0 +1,58 @@
+#include "cost-model/in_flight.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost-model/pipeline.h"
+
+namespace tpplan {
+
+ScheduleRequest order_request(const Job& job, const Layout& layout, const LayerCosts& costs, int micro_batches) {
+  ScheduleRequest request;
+  request.ranks = layout.pp;
+  request.chunks = layout.vpp;
+  request.micro_batches = micro_batches;
+  if (!row_of(layout.schedule).splits_backward) {
+    return request;
+  }
+  const auto contents = stage_contents(job, layout.pp, layout.pp);
+  const auto middle = stage_costs(costs, contents[static_cast<std::size_t>(layout.pp / 2)]);
+  const double chunks = chunks_of(layout.schedule, 1);
+  const Seconds transfer = layout.pp > 1 ? transfer_time(job, layout, costs, transfer_laws(job, layout)) : Seconds(0);
+  request.times = {middle.forward.raw() / chunks, (middle.backward - middle.weight).raw() / chunks,
+                   middle.weight.raw() / chunks, transfer.raw()};
+  request.weight_share = costs.weight_share;
+  return request;
+}
+
+bool holds_by_order(Schedule schedule) { return row_of(schedule).splits_backward && schedule != Schedule::dualpipe; }
+
+HeldActivations held_by_rule(const Layout& layout, const LayerCosts& costs, int rank, double micro_batches) {
+  double held = in_flight(layout.schedule, layout.pp, layout.vpp, rank, micro_batches);
+  double freed = 1.0 / chunks_of(layout.schedule, layout.vpp);  // by the pass that ends a backward
+  if (layout.schedule == Schedule::zb_h1 || layout.schedule == Schedule::zb_1p) {
+    const double whole = in_flight(Schedule::f1b1, layout.pp, 1, rank, micro_batches);
+    held = whole + (held - whole) * costs.weight_share;
+  }
+  if (holds_by_order(layout.schedule) && layout.schedule != Schedule::zb_v) {
+    freed = costs.weight_share;
+  } else if (layout.schedule == Schedule::interleaved && rank == 0) {
+    // The first stage's backward passes come last, after those of the later chunks of a whole group.
+    const double group = micro_batches < layout.pp
+                             ? micro_batches
+                             : layout.pp + micro_batches - layout.pp * std::floor(micro_batches / layout.pp);
+    freed = std::max(freed, held - micro_batches + ((layout.vpp - 1) * group + 1) / layout.vpp);
+  }
+  return {held, held, held, held - freed};
+}
+
+std::vector<HeldActivations> held_by_order(const Job& job, const Layout& layout, const LayerCosts& costs,
+                                           double micro_batches) {
+  if (!holds_by_order(layout.schedule) || micro_batches < 1) {
+    return {};
+  }
+  const auto request = order_request(job, layout, costs, static_cast<int>(micro_batches));
+  return held_activations(make_schedule(layout.schedule, request));
+}
+
+}  // namespace tpplan
