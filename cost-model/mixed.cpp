@@ -133,8 +133,7 @@ PipelineShape mixed_shape(const Job& job, const Layout& layout) { return shape_o
 Estimate mixed_estimate(const Job& job, const Layout& layout) {
   const Parts parts = parts_of(job, layout);
   const PipelineShape shape = shape_of(job, layout, parts);
-  return combine(job, layout, parts.costs, shape,
-                 pipeline_costs(job, layout, parts.costs, shape, transfer_laws(job, layout)), parts.sharding);
+  return combine(job, layout, parts.costs, shape, parts.sharding);
 }
 
 FlopsPerSecond mean_peak(const Job& job) {
