@@ -18,13 +18,12 @@ std::size_t index_of(const StageGroup& group) { return group.part < 0 ? 0 : stat
 
 }  // namespace
 
-PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
-                             const PipelineShape& shape, const TransferLaws& transfers) {
-  const auto& profile = job.profile;
-  PipelineCosts out;
+PipelineStages pipeline_stages(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
+                               const PipelineShape& shape) {
+  PipelineStages out;
   out.micro_batches =
       static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
-  PipelineTimes times;
+  auto& times = out.times;
   for (std::size_t i = 0; i < shape.groups.size(); ++i) {
     const auto stage = stage_costs(costs[index_of(shape.groups[i])], shape.groups[i].content);
     if (i < out.known.size()) {
@@ -45,9 +44,15 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
       times.slowest_weight = weight;
     }
   }
-  out.slowest = times.slowest;
   times.weight_share = costs.front().weight_share;
-  out.span = pipeline_time(layout.schedule, layout.pp, layout.vpp, out.micro_batches, times);
+  return out;
+}
+
+PipelineSpan pipeline_span(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
+                           const PipelineStages& stages, const TransferLaws& transfers) {
+  const auto& profile = job.profile;
+  PipelineSpan out;
+  out.span = pipeline_time(layout.schedule, layout.pp, layout.vpp, stages.micro_batches, stages.times);
   if (layout.pp == 1) {
     return out;
   }
@@ -56,16 +61,17 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
       layout.schedule == Schedule::interleaved && switched_on(job.training.overlap_pp, profile.pp_overlap_default);
   if (row_of(layout.schedule).splits_backward && layout.schedule != Schedule::dualpipe) {
     // Weight gradients stand in for the waits that the order of passes brings about; further ones stay.
+    PipelineTimes times = stages.times;
     times.transfer = hop;
-    out.transfers = pipeline_time(layout.schedule, layout.pp, layout.vpp, out.micro_batches, times) - out.span +
-                    hop * (std::max(0.0, profile.pp_exposed_transfers - 2) * out.micro_batches);
+    out.transfers = pipeline_time(layout.schedule, layout.pp, layout.vpp, stages.micro_batches, times) - out.span +
+                    hop * (std::max(0.0, profile.pp_exposed_transfers - 2) * stages.micro_batches);
   } else {
     // Two copies of the model run from both ends always have another micro-batch to compute meanwhile.
     const double per_micro_batch =
         layout.schedule == Schedule::dualpipe
             ? 0
             : (overlapped ? profile.pp_exposed_overlapped : profile.pp_exposed_transfers) * layout.vpp;
-    out.transfers = hop * (per_micro_batch * out.micro_batches + 2.0 * (layout.pp - 1));
+    out.transfers = hop * (per_micro_batch * stages.micro_batches + 2.0 * (layout.pp - 1));
   }
   if (ends_share_embedding(job, layout) && !costs.front().frozen) {
     const double wire = state_bytes(job, layout.optimizer).wire;
@@ -74,24 +80,74 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
   return out;
 }
 
-Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape) {
-  const std::span<const LayerCosts> one(&costs, 1);
-  const ShardingLaws sharding = sharding_laws(job, layout);
-  PipelineCosts pipeline = pipeline_costs(job, layout, one, shape, transfer_laws(job, layout));
-  pipeline.held = held_by_order(job, layout, costs, pipeline.micro_batches);
-  return combine(job, layout, one, shape, pipeline, std::span<const ShardingLaws>(&sharding, 1));
+namespace {
+
+/// Stage costs of a group: known, or worked out for the groups beyond.
+class GroupCosts {
+ public:
+  GroupCosts(const PipelineStages& stages, std::size_t i, const LayerCosts& costs, const StageContent& content)
+      : stage_(i < stages.known.size() ? &stages.known[i] : &further_.emplace(stage_costs(costs, content))) {}
+  GroupCosts(const GroupCosts&) = delete;
+  GroupCosts& operator=(const GroupCosts&) = delete;
+  ~GroupCosts() = default;
+  [[nodiscard]] const StageCosts& stage() const { return *stage_; }
+
+ private:
+  std::optional<StageCosts> further_;
+  const StageCosts* stage_;
+};
+
+}  // namespace
+
+MemoryEstimate fullest_memory(const Job& job, const Layout& layout, std::span<const LayerCosts> all_costs,
+                              const PipelineShape& shape, const PipelineStages& stages,
+                              std::span<const ShardingLaws> all_sharding, Bytes enough) {
+  MemoryEstimate out;
+  double fullest = -1;
+  for (std::size_t i = 0; i < shape.groups.size(); ++i) {
+    const auto& group = shape.groups[i];
+    const auto& costs = all_costs[index_of(group)];
+    const GroupCosts own(stages, i, costs, group.content);
+    const Job& on = job.part(group.part);
+    const DataGroups& groups = all_sharding[index_of(group)].groups;
+    const auto weigh = [&](const StageMemory& memory) {
+      const double share = memory.total.raw() / memory.at.capacity.raw();
+      if (share > fullest) {
+        fullest = share;
+        out = memory.at;
+      }
+    };
+    if (stages.held.empty()) {
+      const auto memory = stage_memory(on, layout, costs, group, own.stage(), groups, stages.micro_batches);
+      weigh(memory);
+      if (memory.total > enough) {
+        return memory.at;
+      }
+      continue;
+    }
+    // Which of the ranks that hold the same layers is the fullest depends on the order.
+    StageGroup rank = group;
+    const int layers = group.content.dense + group.content.moe;
+    for (int left = group.count; left > 0 && rank.first_rank < layout.pp; ++rank.first_rank) {
+      const auto r = static_cast<std::size_t>(rank.first_rank);
+      if (shape.layers_per_stage[r] == layers) {
+        weigh(stage_memory(on, layout, costs, rank, own.stage(), groups, stages.micro_batches, stages.held[r]));
+        --left;
+      }
+    }
+  }
+  return out;
 }
 
-Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCosts> all_costs,
-                 const PipelineShape& shape, const PipelineCosts& pipeline,
-                 std::span<const ShardingLaws> all_sharding) {
+StepEstimate step_estimate(const Job& job, const Layout& layout, std::span<const LayerCosts> all_costs,
+                           const PipelineShape& shape, const PipelineStages& stages, const PipelineSpan& span,
+                           std::span<const ShardingLaws> all_sharding) {
   const auto& training = job.training;
-  const double all_micro_batches = pipeline.micro_batches;
+  const double all_micro_batches = stages.micro_batches;
   const double micro_batches = all_micro_batches / shape.copies;  // that each chunk of a rank sees
 
-  Estimate out;
+  StepEstimate out;
   Seconds last_end(-1);
-  double fullest = -1;
   for (std::size_t i = 0; i < shape.groups.size(); ++i) {
     const auto& group = shape.groups[i];
     const Job& on = job.part(group.part);
@@ -101,11 +157,8 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
     const auto& groups = sharding.groups;
     const bool reduce_beside = switched_on(training.overlap_dp_grad, profile.dp_overlap_default);
     const bool gather_beside = switched_on(training.overlap_dp_param, profile.dp_overlap_default);
-    std::optional<StageCosts> further;  // of ranks beyond those that are known
-    if (i >= pipeline.known.size()) {
-      further = stage_costs(costs, group.content);
-    }
-    const StageCosts& stage = further ? *further : pipeline.known[i];
+    const GroupCosts own(stages, i, costs, group.content);
+    const StageCosts& stage = own.stage();
     const bool own_head = group.content.head && (!job.model.tied_embeddings || !group.content.embedding);
     const auto [params, expert_params] = trained_parameters(costs, group.content, stage, own_head);
     Seconds data_parallel(0);
@@ -119,7 +172,7 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
       data_parallel += gather_beside ? beside(stage.forward, t.gather, profile.dp_overlap_cost) : t.gather;
     }
     if (group.content.embedding || group.content.head) {
-      data_parallel += pipeline.tied_reduction;
+      data_parallel += span.tied_reduction;
     }
     const double local =
         layout.zero >= 1 ? params / groups.dense_shards + expert_params / groups.expert_shards : params + expert_params;
@@ -145,52 +198,45 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
     if (end > last_end) {
       last_end = end;
       const auto& c = stage.sums;
-      auto& s = out.step;
-      s.compute = (c.forward + c.backward) * micro_batches;
-      s.recompute = c.recompute * micro_batches;
-      s.tp_comm = (c.tp_forward + c.tp_backward) * micro_batches;
-      s.cp_comm = (c.cp_forward + c.cp_backward) * micro_batches;
-      s.ep_comm = (c.ep_forward + c.ep_backward) * micro_batches;
-      s.host = (c.host_forward + c.host_backward) * micro_batches + Seconds(profile.step_fixed_s);
-      s.pp_comm = pipeline.transfers;
-      s.dp_comm = data_parallel;
-      s.bubble = max(Seconds(0), pipeline.span - (stage.forward + stage.backward) * micro_batches);
-      s.optimizer = optimizer;
-      s.offload = offload;
-    }
-    const auto weigh = [&](const StageMemory& memory) {
-      const double share = memory.total.raw() / memory.at.capacity.raw();
-      if (share > fullest) {
-        fullest = share;
-        out.memory = memory.at;
-      }
-    };
-    if (pipeline.held.empty()) {
-      weigh(stage_memory(on, layout, costs, group, stage, groups, all_micro_batches));
-      continue;
-    }
-    // Which of the ranks that hold the same layers is the fullest depends on the order.
-    StageGroup rank = group;
-    const int layers = group.content.dense + group.content.moe;
-    for (int left = group.count; left > 0 && rank.first_rank < layout.pp; ++rank.first_rank) {
-      const auto r = static_cast<std::size_t>(rank.first_rank);
-      if (shape.layers_per_stage[r] == layers) {
-        weigh(stage_memory(on, layout, costs, rank, stage, groups, all_micro_batches, pipeline.held[r]));
-        --left;
-      }
+      out.compute = (c.forward + c.backward) * micro_batches;
+      out.recompute = c.recompute * micro_batches;
+      out.tp_comm = (c.tp_forward + c.tp_backward) * micro_batches;
+      out.cp_comm = (c.cp_forward + c.cp_backward) * micro_batches;
+      out.ep_comm = (c.ep_forward + c.ep_backward) * micro_batches;
+      out.host = (c.host_forward + c.host_backward) * micro_batches + Seconds(profile.step_fixed_s);
+      out.pp_comm = span.transfers;
+      out.dp_comm = data_parallel;
+      out.bubble = max(Seconds(0), span.span - (stage.forward + stage.backward) * micro_batches);
+      out.optimizer = optimizer;
+      out.offload = offload;
     }
   }
-  out.step.data = data_loading(job, layout).exposed(all_micro_batches, out.step.total());
-  out.step.lower_bound = pipeline.slowest * all_micro_batches;
+  out.data = data_loading(job, layout).exposed(all_micro_batches, out.total());
+  out.lower_bound = stages.lower_bound();
   const double layers_flops_scale = all_micro_batches / layout.pp;
   const int moe_layers = job.moe() ? job.moe_before.back() : 0;
   const auto& costs = all_costs.front();
-  out.step.model_flops = (costs.model_flops_dense * static_cast<double>(job.model.layers - moe_layers) +
-                          costs.model_flops_moe * static_cast<double>(moe_layers) + costs.model_flops_head +
-                          costs.model_flops_mtp * static_cast<double>(job.model.mtp_layers)) *
-                         layers_flops_scale;
-  out.step.step_error = job.profile.step_error;
+  out.model_flops = (costs.model_flops_dense * static_cast<double>(job.model.layers - moe_layers) +
+                     costs.model_flops_moe * static_cast<double>(moe_layers) + costs.model_flops_head +
+                     costs.model_flops_mtp * static_cast<double>(job.model.mtp_layers)) *
+                    layers_flops_scale;
+  out.step_error = job.profile.step_error;
   return out;
+}
+
+Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCosts> costs, const PipelineShape& shape,
+                 std::span<const ShardingLaws> sharding) {
+  PipelineStages stages = pipeline_stages(job, layout, costs, shape);
+  stages.held = held_by_order(job, layout, costs.front(), stages.micro_batches);
+  const PipelineSpan span = pipeline_span(job, layout, costs, stages, transfer_laws(job, layout));
+  return {step_estimate(job, layout, costs, shape, stages, span, sharding),
+          fullest_memory(job, layout, costs, shape, stages, sharding)};
+}
+
+Estimate combine(const Job& job, const Layout& layout, const LayerCosts& costs, const PipelineShape& shape) {
+  const ShardingLaws sharding = sharding_laws(job, layout);
+  return combine(job, layout, std::span<const LayerCosts>(&costs, 1), shape,
+                 std::span<const ShardingLaws>(&sharding, 1));
 }
 
 Estimate estimate(const Job& job, const Layout& layout) {

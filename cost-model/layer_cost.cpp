@@ -257,14 +257,45 @@ Flops model_flops(const OperationList& list, const Job& job) {
 
 }  // namespace
 
-LayerCosts layer_costs(const Job& job, const LayerKey& key) {
+namespace {
+
+LayerKey without_recomputation(LayerKey key) {
+  key.recompute = RecomputeKind::none;
+  key.recompute_layers = 0;
+  key.recompute_modules = 0;
+  key.paired = false;
+  return key;
+}
+
+}  // namespace
+
+bool LayerLists::serve(const LayerKey& other) const { return without_recomputation(other) == key; }
+
+LayerLists layer_lists(const Job& job, const LayerKey& key) {
+  LayerLists lists;
+  lists.key = without_recomputation(key);
+  lists.dense = layer_operations(job, key, false);
+  if (job.moe()) {
+    lists.moe = layer_operations(job, key, true);
+  }
+  lists.embedding = embedding_operations(job, key);
+  lists.head = head_operations(job, key);
+  if (job.model.mtp_layers > 0) {
+    lists.mtp = mtp_operations(job, key);
+  }
+  return lists;
+}
+
+LayerCosts layer_costs(const Job& job, const LayerKey& key) { return layer_costs(job, key, layer_lists(job, key)); }
+
+LayerCosts layer_costs(const Job& job, const LayerKey& key, const LayerLists& lists) {
   const auto s = sizes_of(job, key);
   const auto& profile = job.profile;
   LayerCosts out;
   out.recompute_layers = key.recompute_layers;
   LayerKey kept_whole = key;
   kept_whole.recompute = RecomputeKind::none;
-  const auto dense_list = layer_operations(job, key, false);
+  const auto& dense_list = lists.dense;
   out.dense = sum(job, key, dense_list, {profile.kernels_forward, profile.kernels_backward});
   out.dense_params = rank_parameters(job, key, false).dense;
   out.dense_activations = layer_activations(job, key, s, false);
@@ -275,7 +306,7 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
     out.dense_once = sum(job, kept_whole, dense_list, {profile.kernels_forward, profile.kernels_backward});
   }
   if (job.moe()) {
-    const auto moe_list = layer_operations(job, key, true);
+    const auto& moe_list = lists.moe;
     out.moe = sum(job, key, moe_list, {profile.kernels_forward * 2, profile.kernels_backward * 2});
     // An eager MoE layer waits for the token counts on the host: its host time adds to the GPU's. A dispatcher that is
     // driven by the GPU (DeepEP, HybridEP) inside CUDA graphs does not wait.
@@ -309,8 +340,8 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
     }
   }
   // Ends of the pipeline are never recomputed.
-  out.embedding = sum(job, kept_whole, embedding_operations(job, key), {});
-  const auto head_list = head_operations(job, key);
+  out.embedding = sum(job, kept_whole, lists.embedding, {});
+  const auto& head_list = lists.head;
   out.head = sum(job, kept_whole, head_list, {});
   out.model_flops_head = model_flops(head_list, job);
 
@@ -322,7 +353,7 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
   out.head_params = padded_rows * s.h + (job.model.head_bias ? padded_rows : 0) + s.h;
   out.layer_input = s.element * (s.h / s.sp * s.tokens * hidden_bytes(job) / 2);
   if (job.model.mtp_layers > 0) {
-    const auto projection = mtp_operations(job, key);
+    const auto& projection = lists.mtp;
     out.mtp = sum(job, kept_whole, projection, {4, 8});
     out.mtp += job.moe() ? out.moe : out.dense;
     out.mtp += out.head;

@@ -126,6 +126,17 @@ struct LayerCosts {
 };
 LayerCosts layer_costs(const Job& job, const LayerKey& key);
 
+/// The operation lists behind those costs. What is computed again and what runs beside what is no part of them, so that
+/// keys which differ in that alone share them.
+struct LayerLists {
+  LayerKey key;  ///< without recomputation
+  OperationList dense, moe, embedding, head, mtp;
+  [[nodiscard]] bool serve(const LayerKey& other) const;
+};
+LayerLists layer_lists(const Job& job, const LayerKey& key);
+/// With the lists given: the same bit for bit.
+LayerCosts layer_costs(const Job& job, const LayerKey& key, const LayerLists& lists);
+
 /// Where the ranks of a parallel group sit: group size, distance between neighbours in rank order.
 struct GroupPlacement {
   int ranks = 1;

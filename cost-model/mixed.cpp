@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cost-model/in_flight.h"
 #include "cost-model/stage_cost.h"
 
 namespace tpplan {
@@ -134,9 +133,7 @@ PipelineShape mixed_shape(const Job& job, const Layout& layout) { return shape_o
 Estimate mixed_estimate(const Job& job, const Layout& layout) {
   const Parts parts = parts_of(job, layout);
   const PipelineShape shape = shape_of(job, layout, parts);
-  PipelineCosts pipeline = pipeline_costs(job, layout, parts.costs, shape, transfer_laws(job, layout));
-  pipeline.held = held_by_order(job, layout, parts.costs.front(), pipeline.micro_batches);
-  return combine(job, layout, parts.costs, shape, pipeline, parts.sharding);
+  return combine(job, layout, parts.costs, shape, parts.sharding);
 }
 
 FlopsPerSecond mean_peak(const Job& job) {

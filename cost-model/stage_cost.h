@@ -1,9 +1,10 @@
 #pragma once
 
+#include <limits>
 #include <span>
 #include <vector>
 
-#include "cost-model/estimate.h"
+#include "cost-model/pipeline.h"
 #include "cost-model/schedules.h"
 
 namespace tpplan {
@@ -136,23 +137,41 @@ TransferLaws transfer_laws(const Job& job, const Layout& layout);
 /// Time of handing one stage's output to the next, alone on its way.
 Seconds transfer_time(const Job& job, const Layout& layout, const LayerCosts& costs, const TransferLaws& laws);
 
-/// What every way to shard states has in common for one layer key, pipeline and dp.
-struct PipelineCosts {
+/// What every way to shard states has in common for one layer key, pipeline and dp: the stages, one micro-batch each.
+struct PipelineStages {
   std::array<StageCosts, 4> known;  ///< of the first groups of the shape: ends, middle, uneven ranks
   double micro_batches = 1;
-  Seconds slowest;                    ///< forward and backward of the slowest stage, one micro-batch
-  Seconds span;                       ///< pipeline_time()
-  Seconds transfers;                  ///< exposed transfers between stages, per step
-  Seconds tied_reduction;             ///< all-reduce of a tied matrix between the two ends of the pipeline
-  std::vector<HeldActivations> held;  ///< of every rank where counted; else held_by_rule() holds
+  std::vector<HeldActivations> held;  ///< of every rank where counted in its order; else held_by_rule() holds
+  PipelineTimes times;
+  /// No order of passes is faster: the slowest stage, busy with every micro-batch. Seconds of a step.
+  [[nodiscard]] Seconds lower_bound() const { return times.slowest * micro_batches; }
 };
 /// `costs`: of each part of the cluster (one, unless stages lie on parts of a mixed cluster).
-PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
-                             const PipelineShape& shape, const TransferLaws& transfers);
+PipelineStages pipeline_stages(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
+                               const PipelineShape& shape);
 
-/// combine() with those given; `costs` and `sharding` of each part of the cluster.
+/// How long those stages take in the order of the schedule, per step.
+struct PipelineSpan {
+  Seconds span;            ///< pipeline_time()
+  Seconds transfers;       ///< exposed transfers between stages
+  Seconds tied_reduction;  ///< all-reduce of a tied matrix between the two ends of the pipeline
+};
+PipelineSpan pipeline_span(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
+                           const PipelineStages& stages, const TransferLaws& transfers);
+
+/// The two halves of an estimate with what they share; `costs` and `sharding` of each part of the cluster. A search
+/// asks for the time only of what may be among the best, and for the memory no further than the first rank that holds
+/// more than `enough`, which is then the one returned.
+MemoryEstimate fullest_memory(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
+                              const PipelineShape& shape, const PipelineStages& stages,
+                              std::span<const ShardingLaws> sharding,
+                              Bytes enough = Bytes(std::numeric_limits<double>::infinity()));
+StepEstimate step_estimate(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
+                           const PipelineShape& shape, const PipelineStages& stages, const PipelineSpan& span,
+                           std::span<const ShardingLaws> sharding);
+/// Both.
 Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCosts> costs, const PipelineShape& shape,
-                 const PipelineCosts& pipeline, std::span<const ShardingLaws> sharding);
+                 std::span<const ShardingLaws> sharding);
 
 /// Exposed cost of collectives that run beside compute: slowed compute plus what sticks out.
 inline Seconds beside(Seconds compute, Seconds communication, double share) {

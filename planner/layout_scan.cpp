@@ -9,6 +9,10 @@
 namespace tpplan {
 namespace {
 
+/// A lower bound and the step that it bounds are sums in different orders, which rounding may put the wrong way round:
+/// a step takes at least this share of its bound.
+constexpr double kSurely = 1 - 1e-9;
+
 const AxisChoice& choice_of(const SearchSpace& space, std::int32_t Layout::*axis) {
   std::size_t i = 0;
   while (kAxes[i].field != axis) {
@@ -247,6 +251,61 @@ LayoutScan::LayoutScan(const Job& job, const LayoutSpace& space, Objective objec
   grid_.tp = 0;  // of no layer key
 }
 
+template <class StepSeconds>
+void LayoutScan::price(const Layout& layout, const MemoryEstimate& memory, double lower_bound,
+                       const StepSeconds& seconds) {
+  const double bytes = memory.total().raw();
+  if (verdict(memory, job_.training.memory_headroom) == Fits::no) {
+    ++stats_.out_of_memory;
+    if (closest_ && bytes > closest_->value) {
+      return;
+    }
+    const Ranked candidate{bytes, seconds(), layout};
+    if (!closest_ || candidate < *closest_) {
+      closest_ = candidate;
+    }
+    return;
+  }
+  ++stats_.ranked;
+  if (cannot_be_kept(bytes, lower_bound)) {
+    left_out_bound_ = std::min(left_out_bound_, lower_bound);
+    return;
+  }
+  const double step = seconds();
+  if (keeps_front_) {
+    keep_on_front({step, bytes, layout, lower_bound});
+  }
+  keep(objective_ == Objective::memory ? Ranked{bytes, step, layout, lower_bound}
+                                       : Ranked{step, bytes, layout, lower_bound});
+}
+
+/// Whether a layout of at least so many seconds is behind all that are kept.
+bool LayoutScan::cannot_be_kept(double bytes, double lower_bound) const {
+  if (heap_.size() < top_k_) {
+    return false;
+  }
+  const double least = kSurely * lower_bound;
+  if (keeps_front_) {
+    const auto slower = std::partition_point(front_.begin(), front_.end(),
+                                             [least](const Ranked& faster) { return faster.value < least; });
+    if (slower == front_.begin() || std::prev(slower)->second > bytes) {
+      return false;
+    }
+  }
+  return top_k_ == 0 || heap_.front().value < (objective_ == Objective::memory ? bytes : least);
+}
+
+/// When one rank holds more than this, then the fullest one does not fit, whatever of it stage_memory() counts as kept
+/// in reserve by the allocator.
+Bytes LayoutScan::too_much(const Layout& layout, const LayerCosts& costs) const {
+  const auto& profile = job_.profile;
+  if (layout.zero >= 3 && profile.fsdp_gradient_pool > 0.5) {
+    return Bytes(std::numeric_limits<double>::infinity());
+  }
+  return job_.cluster.gpu.usable * (std::max(1.0, profile.reserved_factor) * (1 + 1e-9)) +
+         costs.loss_transient * profile.reserved_loss_factor;
+}
+
 void LayoutScan::visit(std::size_t layer_key) {
   Layout layout = space_.layers[layer_key];
   const std::size_t layer_rule = first_broken(layout, 0, first_pipeline_rule_);
@@ -307,7 +366,11 @@ void LayoutScan::visit_shardings(Layout layout, std::size_t pipeline, std::optio
     return;
   }
   if (!costs) {
-    costs = layer_costs(job_, tpplan::layer_key(layout));
+    const LayerKey key = tpplan::layer_key(layout);
+    if (!lists_ || !lists_->serve(key)) {
+      lists_.emplace(layer_lists(job_, key));
+    }
+    costs = layer_costs(job_, key, *lists_);
   }
   PipelineLaws& laws = pipeline_laws_[pipeline];
   if (!laws.known) {
@@ -319,63 +382,97 @@ void LayoutScan::visit_shardings(Layout layout, std::size_t pipeline, std::optio
   }
   const PipelineShape& shape = balanced ? *balanced : space_.shapes[space_.pipelines[pipeline].shape];
   const std::span<const LayerCosts> one(&*costs, 1);
-  const PipelineCosts stages = pipeline_costs(job_, layout, one, shape, laws.transfers);
   const bool by_parts = stages_keep_to_parts(job_, layout);
-  std::optional<Recomputed> recomputed;
-  if (!by_parts && space_.fewest_recomputed && layout.recompute == RecomputeKind::full &&
-      layout.recompute_layers == 0 && objective_ != Objective::memory) {
-    costs->recompute_layers = 1;
-    const Seconds least = pipeline_costs(job_, layout, one, shape, laws.transfers).span;
-    costs->recompute_layers = 0;
-    recomputed.emplace(Recomputed{*costs, shape, laws.transfers, stages.span - least});
+  Candidates all{*costs, shape, laws.transfers, {}, {}, {}};
+  if (!by_parts) {
+    all.stages = pipeline_stages(job_, layout, one, shape);
   }
+  const bool by_fewest = space_.fewest_recomputed && layout.recompute == RecomputeKind::full &&
+                         layout.recompute_layers == 0 && objective_ != Objective::memory;
   for (; sharding < shardings.size(); sharding = next_legal(sharding + 1)) {
+    if (by_parts) {
+      const Estimate mixed = mixed_estimate(job_, layout);
+      price(layout, mixed.memory, mixed.step.lower_bound.raw(), [&] { return mixed.step.total().raw(); });
+      continue;
+    }
     const std::span<const ShardingLaws> sharded(&laws_of(layout, pipeline, sharding), 1);
-    const Estimate all = by_parts ? mixed_estimate(job_, layout) : combine(job_, layout, one, shape, stages, sharded);
-    if (!recomputed || !price_fewest(layout, all, *recomputed, sharded)) {
-      price(layout, all);
+    const Bytes enough = closest_ ? max(Bytes(closest_->value), too_much(layout, all.costs))
+                                  : Bytes(std::numeric_limits<double>::infinity());
+    const MemoryEstimate memory = fullest_memory(job_, layout, one, shape, all.stages, sharded, enough);
+    if (!by_fewest || !price_fewest(layout, memory, all, sharded)) {
+      price(layout, memory, all.stages.lower_bound().raw(), [&] { return seconds_of(layout, all, sharded); });
     }
   }
+}
+
+double LayoutScan::seconds_of(const Layout& layout, Candidates& all, std::span<const ShardingLaws> sharding) const {
+  const std::span<const LayerCosts> one(&all.costs, 1);
+  if (!all.span) {
+    all.span = pipeline_span(job_, layout, one, all.stages, all.transfers);
+  }
+  return step_estimate(job_, layout, one, all.shape, all.stages, *all.span, sharding).total().raw();
 }
 
 /// Prices the candidate with as few recomputed layers in each stage as fit, when it fits with all of them and could
 /// still be among the best: fewer recomputed layers take less time and more memory. False when it is left to the
 /// caller.
-bool LayoutScan::price_fewest(Layout layout, const Estimate& all, const Recomputed& recomputed,
+bool LayoutScan::price_fewest(Layout layout, const MemoryEstimate& memory, Candidates& all,
                               std::span<const ShardingLaws> sharding) {
   const double headroom = job_.training.memory_headroom;
-  const bool hopeless = heap_.size() == top_k_ &&
-                        (all.step.total() - recomputed.most_saved).raw() > (top_k_ > 0 ? heap_.front().value : 0);
-  if (hopeless || verdict(all.memory, headroom) != Fits::fits) {
+  if (verdict(memory, headroom) != Fits::fits) {
     return false;
   }
+  const std::span<const LayerCosts> one(&all.costs, 1);
+  if (heap_.size() == top_k_) {
+    if (!all.most_saved) {
+      if (!all.span) {
+        all.span = pipeline_span(job_, layout, one, all.stages, all.transfers);
+      }
+      all.costs.recompute_layers = 1;
+      const PipelineStages least = pipeline_stages(job_, layout, one, all.shape);
+      all.most_saved = all.span->span - pipeline_span(job_, layout, one, least, all.transfers).span;
+      all.costs.recompute_layers = 0;
+    }
+    const double slowest_kept = top_k_ > 0 ? heap_.front().value : 0;
+    const double saved = all.most_saved->raw();
+    if (kSurely * all.stages.lower_bound().raw() - saved > slowest_kept ||
+        seconds_of(layout, all, sharding) - saved > slowest_kept) {
+      return false;
+    }
+  }
   int most = 1;  // layers of a stage
-  for (const StageGroup& group : recomputed.shape.groups) {
+  for (const StageGroup& group : all.shape.groups) {
     const int chunks = group.content.chunks;
     most = std::max(most, (group.content.dense + group.content.moe + chunks - 1) / chunks);
   }
-  const auto with = [&](int layers) {
+  const auto stages_with = [&](int layers) {
     layout.recompute_layers = layers;
-    recomputed.costs.recompute_layers = layers;
-    const std::span<const LayerCosts> one(&recomputed.costs, 1);
-    const auto stages = pipeline_costs(job_, layout, one, recomputed.shape, recomputed.transfers);
-    return combine(job_, layout, one, recomputed.shape, stages, sharding);
+    all.costs.recompute_layers = layers;
+    return pipeline_stages(job_, layout, one, all.shape);
   };
   int fits = most;  // and so do all above
-  Estimate best = all;
+  MemoryEstimate best = memory;
   for (int low = 1; low < fits;) {
     const int middle = low + (fits - low) / 2;
-    const Estimate tried = with(middle);
-    if (verdict(tried.memory, headroom) == Fits::fits) {
+    const PipelineStages stages = stages_with(middle);
+    const MemoryEstimate tried =
+        fullest_memory(job_, layout, one, all.shape, stages, sharding, too_much(layout, all.costs));
+    if (verdict(tried, headroom) == Fits::fits) {
       fits = middle;
       best = tried;
     } else {
       low = middle + 1;
     }
   }
-  recomputed.costs.recompute_layers = 0;
-  layout.recompute_layers = fits == most ? 0 : fits;
-  price(layout, best);
+  if (fits == most) {
+    all.costs.recompute_layers = 0;
+    layout.recompute_layers = 0;
+    price(layout, best, all.stages.lower_bound().raw(), [&] { return seconds_of(layout, all, sharding); });
+    return true;
+  }
+  Candidates some{all.costs, all.shape, all.transfers, stages_with(fits), {}, {}};
+  price(layout, best, some.stages.lower_bound().raw(), [&] { return seconds_of(layout, some, sharding); });
+  all.costs.recompute_layers = 0;
   return true;
 }
 
@@ -406,25 +503,6 @@ std::size_t LayoutScan::first_broken(const Layout& layout, std::size_t begin, st
     ++begin;
   }
   return begin;
-}
-
-void LayoutScan::price(const Layout& layout, const Estimate& estimate) {
-  const double seconds = estimate.step.total().raw();
-  const double bytes = estimate.memory.total().raw();
-  if (verdict(estimate.memory, job_.training.memory_headroom) == Fits::no) {
-    ++stats_.out_of_memory;
-    const Ranked candidate{bytes, seconds, layout};
-    if (!closest_ || candidate < *closest_) {
-      closest_ = candidate;
-    }
-    return;
-  }
-  ++stats_.ranked;
-  if (keeps_front_) {
-    keep_on_front({seconds, bytes, layout, estimate.step.lower_bound.raw()});
-  }
-  const double bound = estimate.step.lower_bound.raw();
-  keep(objective_ == Objective::memory ? Ranked{bytes, seconds, layout, bound} : Ranked{seconds, bytes, layout, bound});
 }
 
 void LayoutScan::keep(const Ranked& candidate) {

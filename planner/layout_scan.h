@@ -70,17 +70,26 @@ class LayoutScan {
 
  private:
   void visit_shardings(Layout layout, std::size_t pipeline, std::optional<LayerCosts>& costs);
-  /// What fully recomputed candidates of a pipeline share.
-  struct Recomputed {
+  /// What the candidates of a layer key, pipeline and dp share. The order of their passes is worked out once the time
+  /// of one of them is asked for.
+  struct Candidates {
     LayerCosts& costs;
     const PipelineShape& shape;
     const TransferLaws& transfers;
-    Seconds most_saved;  ///< of a step, when one layer of each stage is recomputed instead of all
+    PipelineStages stages;
+    std::optional<PipelineSpan> span;
+    std::optional<Seconds> most_saved;  ///< of a step, when one layer of each stage is recomputed instead of all
   };
-  bool price_fewest(Layout layout, const Estimate& all, const Recomputed& recomputed,
+  [[nodiscard]] double seconds_of(const Layout& layout, Candidates& all, std::span<const ShardingLaws> sharding) const;
+  bool price_fewest(Layout layout, const MemoryEstimate& memory, Candidates& all,
                     std::span<const ShardingLaws> sharding);
   const ShardingLaws& laws_of(const Layout& layout, std::size_t pipeline, std::size_t sharding);
-  void price(const Layout& layout, const Estimate& estimate);
+  /// Counts a candidate and keeps it if it is among the best; `seconds` of its step are asked for only when that is
+  /// open.
+  template <class StepSeconds>
+  void price(const Layout& layout, const MemoryEstimate& memory, double lower_bound, const StepSeconds& seconds);
+  [[nodiscard]] bool cannot_be_kept(double bytes, double lower_bound) const;
+  [[nodiscard]] Bytes too_much(const Layout& layout, const LayerCosts& costs) const;
   [[nodiscard]] std::size_t first_broken(const Layout& layout, std::size_t begin, std::size_t end) const;
   void keep(const Ranked& candidate);
   void keep_on_front(const Ranked& candidate);
@@ -102,6 +111,7 @@ class LayoutScan {
   };
   void enter_grid(const Layout& layer);
   Layout grid_;
+  std::optional<LayerLists> lists_;          ///< of the layer key priced last: the next ones often share them
   std::vector<PipelineLaws> pipeline_laws_;  ///< per pipeline
   std::vector<DataLaws> data_laws_;          ///< per pipeline and sharding
 

@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <set>
 #include <string>
 
+#include "planner/layout_scan.h"
 #include "planner/search.h"
 #include "tests/planner/jobs.h"
 
@@ -48,4 +50,29 @@ TEST_CASE("full recomputation is searched with the smallest number of layers tha
   CHECK(fastest(found) > Seconds(0));
   CHECK(fastest(found) == fastest(brute));
   CHECK(found.stats.enumerated == found.stats.costed() + found.stats.rejected_total());
+}
+
+TEST_CASE("what is recomputed by itself is what the framework can drop and fused attention has not dropped yet") {
+  const auto tried = [](const Job& job) {
+    std::string texts;
+    std::set<std::string> seen;
+    for (const Layout& layout : layout_space(job, {}).layers) {
+      if (seen.insert(recompute_text(layout)).second) {
+        texts += (texts.empty() ? "" : " ") + recompute_text(layout);
+      }
+    }
+    return texts;
+  };
+  const auto on = [](const ModelSpec& model, Framework framework = Framework::megatron) {
+    return tests::priced_job(model, "h100-80gb-sxm", 1, 8, 4096, 256, framework);
+  };
+  CHECK(tried(on(tests::llama_7b())) == "none selective:mlp full");
+  CHECK(tried(on(tests::mixtral_8x7b())) == "none selective:norm+moe_act full");
+  const auto deepseek = load_model(std::string(TPPLAN_SOURCE_DIR) + "/models/deepseek-v3.json");
+  CHECK(tried(on(deepseek)) == "none selective:norm+moe_act+mla_up_proj full");
+  Job unfused = on(tests::llama_7b());
+  unfused.training.flash_attention = false;
+  CHECK(tried(unfused) == "none selective full");
+  CHECK(tried(on(tests::llama_7b(), Framework::nanotron)) == "none full");
+  CHECK(tried(on(tests::llama_7b(), Framework::torchtitan)) == "none selective:op full");
 }

@@ -197,6 +197,63 @@ TEST_CASE("search finds what trying every combination one by one finds") {
   }
 }
 
+TEST_CASE("a search that keeps few layouts finds the same best ones and the same closest one") {
+  constexpr std::size_t kTop = 3;
+  constexpr std::size_t kKept = kTop + 16;  // with what replaces plans that a replay of the allocator finds too large
+  ModelSpec model = llama_7b();
+  model.layers = 6;
+  std::int64_t out_of_memory = 0;
+  for (const char* gpu : {"a100-40gb-sxm", "rtx-4090"}) {
+    const Job job = priced_job(model, gpu, 1, 8, 4096, 48);
+    const BruteForce expected(job);
+    REQUIRE(expected.ranked.size() > 2 * kKept);
+    out_of_memory += expected.out_of_memory;
+    const SearchResult found = search(job, brute_force_space(), Objective::step_time, kTop);
+    CHECK(found.stats.rejected == expected.rejected);
+    CHECK(found.stats.out_of_memory == expected.out_of_memory);
+    CHECK(found.stats.ranked == static_cast<std::int64_t>(expected.ranked.size()));
+    REQUIRE(found.plans.size() == kTop);
+    for (std::size_t i = 0; i < kTop; ++i) {
+      CHECK(found.plans[i].estimate.step.total().raw() == expected.ranked[i].first);
+    }
+    double bound = 1e300;
+    for (std::size_t i = kKept; i < expected.ranked.size(); ++i) {
+      bound = std::min(bound, estimate(job, expected.ranked[i].second).step.lower_bound.raw());
+    }
+    CHECK(found.left_out_bound == bound);
+  }
+  CHECK(out_of_memory > 10);
+  model.layers = 48;
+  const Job large = priced_job(model, "rtx-4090", 1, 2, 4096, 48);
+  const BruteForce expected(large);
+  REQUIRE(expected.ranked.empty());
+  const SearchResult found = search(large, brute_force_space(), Objective::step_time, kTop);
+  REQUIRE(found.closest);
+  CHECK(found.stats.out_of_memory == expected.out_of_memory);
+  CHECK(found.closest->estimate.memory.total().raw() == expected.least_bytes);
+}
+
+TEST_CASE("layer keys that differ in recomputation share their operation lists") {
+  const Job job = priced_job(mixtral_8x7b(), "h100-80gb-sxm", 1, 8, 4096, 64);
+  Layout layout;
+  layout.tp = 2;
+  layout.ep = 4;
+  layout.sequence_parallel = true;
+  const LayerLists lists = layer_lists(job, layer_key(layout));
+  for (const char* recompute : {"none", "selective", "full", "full:2"}) {
+    REQUIRE(set_recompute(layout, recompute));
+    for (const Schedule schedule : {Schedule::f1b1, Schedule::dualpipe}) {
+      layout.schedule = schedule;
+      const LayerKey key = layer_key(layout);
+      CHECK(lists.serve(key));
+      CHECK(layer_costs(job, key, lists).moe.total() == layer_costs(job, key).moe.total());
+      CHECK(layer_costs(job, key, lists).head.total() == layer_costs(job, key).head.total());
+    }
+  }
+  layout.micro_batch = 2;
+  CHECK_FALSE(lists.serve(layer_key(layout)));
+}
+
 TEST_CASE("the Pareto front on 16 GPUs is that of trying every combination on every share of them") {
   ModelSpec model = llama_7b();
   model.layers = 6;
