@@ -130,10 +130,11 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
   const Seconds launch = Seconds(job.profile.launch_s * graphs);
   const Seconds gap = Seconds(job.profile.kernel_gap_s * graphs);
   const double comm_launches = collectives * job.profile.collective_launches;
-  const Seconds modules = Seconds(job.profile.layer_host_s * graphs);  // of one forward pass
+  // Of one forward pass; embedding and head have no launches of their own.
+  const Seconds modules = launches.forward > 0 ? Seconds(job.profile.layer_host_s * graphs) : Seconds(0);
   costs.forward_launch = launch * (launches.forward + comm_launches) + modules;
-  costs.backward_launch =
-      launch * (launches.backward + repeated + comm_launches) + modules * (repeated / launches.forward);
+  costs.backward_launch = launch * (launches.backward + repeated + comm_launches) +
+                          (repeated > 0 ? modules * (repeated / launches.forward) : Seconds(0));
   costs.host_forward = gap * launches.forward;
   costs.host_backward = gap * (launches.backward + repeated);
   costs.starved_forward = max(Seconds(0), costs.forward_launch - costs.forward_total());

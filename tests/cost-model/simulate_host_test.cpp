@@ -24,6 +24,7 @@ Job launched_slowly(Framework framework, int gpus, int micro_batches) {
   Job job = priced_job(llama_7b(), "h100-80gb-sxm", 1, gpus, 4096, micro_batches, framework);
   job.profile.step_fixed_s = 0;
   job.profile.kernel_gap_s = 0;
+  job.profile.layer_host_s = 0;
   job.profile.kernels_forward = 100;
   job.profile.kernels_backward = 100;
   job.profile.launch_s = 0;
