@@ -296,6 +296,11 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key) {
   out.embedding = sum(job, kept_whole, embedding_operations(job, key), {});
   const auto head_list = head_operations(job, key);
   out.head = sum(job, kept_whole, head_list, {});
+  // Of their launches only those of collectives are known.
+  for (PassCosts* end : {&out.embedding, &out.head}) {
+    end->starved_forward = Seconds(0);
+    end->starved_backward = Seconds(0);
+  }
   out.model_flops_head = model_flops(head_list, job);
 
   const double padded_rows = s.vocab_local;
