@@ -16,11 +16,11 @@ struct LoaderRow {
 constexpr std::array<LoaderRow, kFrameworkTable.size()> kLoaders{{
     {Framework::megatron, 2},            // --num-workers, megatron/training/arguments.py
     {Framework::megatron_deepspeed, 2},  // the same option
-    {Framework::deepspeed, 2},           // num_local_io_workers: two for each GPU of the process, runtime/engine.py
+    {Framework::deepspeed, 2},           // num_local_io_workers: two for a process of one GPU, runtime/dataloader.py
     {Framework::fsdp, 0},                // torch.utils.data.DataLoader
     {Framework::torchtitan, 0},          // its loader sets no workers, torchtitan/components/dataloader.py
     {Framework::nanotron, 1},            // num_loading_workers, config/config.py
-    {Framework::internevo, 4},           // num_worker, internlm/data/build_dataloader.py
+    {Framework::internevo, 4},           // num_worker, internlm/data/build_dataloader.py; of whole steps
     {Framework::plain, 0},               // torch.utils.data.DataLoader
 }};
 

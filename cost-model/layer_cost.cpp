@@ -344,6 +344,11 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key, const LayerLists& li
   out.embedding = sum(job, kept_whole, lists.embedding, {});
   const auto& head_list = lists.head;
   out.head = sum(job, kept_whole, head_list, {});
+  // Of their launches only those of collectives are known.
+  for (PassCosts* end : {&out.embedding, &out.head}) {
+    end->starved_forward = Seconds(0);
+    end->starved_backward = Seconds(0);
+  }
   out.model_flops_head = model_flops(head_list, job);
 
   const double padded_rows = s.vocab_local;

@@ -101,7 +101,8 @@ void Simulator::Work::prepare_loads() {
   loading_ = data_loading(*job_, *layout_);
   loading_.per_micro_batch = perturbation_->load.value_or(loading_.per_micro_batch);
   const auto faster = [this](const Stage& stage) { return loading_.per_micro_batch <= stage.costs.forward; };
-  if (detail_ == Detail::times && loading_.ahead > 0 && faster(stages_.front()) && faster(stages_.back())) {
+  if (detail_ == Detail::times && perturbation_->jitter <= 0 && loading_.ahead > 0 && faster(stages_.front()) &&
+      faster(stages_.back())) {
     loading_.per_micro_batch = Seconds(0);
   }
 }

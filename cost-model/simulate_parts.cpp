@@ -92,9 +92,14 @@ void scale(std::vector<PiecePart>& parts, const StreamSums& sums, std::vector<st
               parts.end());
 }
 
-void add_host(std::vector<PiecePart>& parts, Seconds time, std::vector<std::string>& names) {
-  if (time.raw() > 0) {
-    parts.push_back({StreamKind::host, index_of("launch", names), time.raw()});
+/// Host time that a pass waits for. What is left of it when launches are operations of their own, gaps between kernels
+/// and waits for token counts, belongs to the work.
+void add_host(std::vector<PiecePart>& parts, Seconds time, Seconds starved, bool launched,
+              std::vector<std::string>& names) {
+  const Seconds shown = launched ? time - starved : time;
+  if (shown > Seconds(0)) {
+    const auto name = index_of(launched ? "gaps between kernels" : "launch", names);
+    parts.push_back({launched ? StreamKind::compute : StreamKind::host, name, shown.raw()});
   }
 }
 
@@ -157,7 +162,7 @@ void PieceParts::build(const Job& job, const LayerKey& key, const LayerCosts& co
       append(forward, {stream_of(operation.kind), index_of(operation.name, names), operation.forward.raw()}, longest);
     }
     scale(forward, forward_sums(c), names);
-    add_host(forward, c.host_forward - (launched ? c.starved_forward : Seconds(0)), names);
+    add_host(forward, c.host_forward, c.starved_forward, launched, names);
     for (const PassKind kind : {PassKind::backward, PassKind::whole_backward}) {
       auto& backward = passes[static_cast<std::size_t>(kind)];
       const bool whole = kind == PassKind::whole_backward;
@@ -170,7 +175,7 @@ void PieceParts::build(const Job& job, const LayerKey& key, const LayerCosts& co
       if (c.recompute.raw() > 0) {
         backward.insert(backward.begin(), {StreamKind::compute, index_of("recompute", names), c.recompute.raw()});
       }
-      add_host(backward, c.host_backward - (launched ? c.starved_backward : Seconds(0)), names);
+      add_host(backward, c.host_backward, c.starved_backward, launched, names);
     }
     if (c.weight_gradient.raw() > 0) {
       passes[static_cast<std::size_t>(PassKind::weight)].push_back(

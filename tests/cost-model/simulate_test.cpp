@@ -224,6 +224,28 @@ TEST_CASE("interleaved ranks wait for their sends unless the program overlaps th
   CHECK(end(2, Switch::on) == none);
 }
 
+TEST_CASE("an interleaved pipeline shows two transfers for each hand-over of its first and last micro-batch") {
+  // The first micro-batch is handed over p v - 1 times on its way down and as often on its way back, before and after
+  // which rank 0 has work for the others' passes but not for the transfers; all others find slack in the order.
+  ModelSpec model = llama_7b();
+  model.vocab = 64;
+  Job job = only_passes(priced_job(model, "a100-80gb-sxm", 1, 4, 4096, 64));
+  job.training.overlap_pp = Switch::on;
+  const auto end = [&job](double bandwidth, const Layout& layout) {
+    job.cluster.tiers[0].bandwidth = BytesPerSecond(bandwidth);
+    return simulate(job, layout).passes_end;
+  };
+  for (const int v : {2, 4}) {
+    const Layout layout = layout_of(1, 4, 1, Schedule::interleaved, v);
+    const double free = end(1e30, layout);
+    const double slowed = end(20e9, layout);
+    const double hop =
+        transfer_time(job, layout, layer_costs(job, layer_key(layout)), transfer_laws(job, layout)).raw();
+    CAPTURE(v);
+    CHECK(slowed - free == doctest::Approx(2 * (4 * v - 1) * hop).epsilon(0.05));
+  }
+}
+
 TEST_CASE("a schedule from a file replaces the generated one") {
   const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 8, 4096, 8);
   const Layout layout = layout_of(4, 2, 1, Schedule::f1b1);

@@ -61,33 +61,60 @@ std::map<Thread, std::vector<std::pair<long long, long long>>> slices_of(const j
 
 }  // namespace
 
+namespace {
+
+/// Every slice lies within those of its thread that are open when it starts.
+void check_nesting(const json& trace) {
+  for (auto& entry : slices_of(trace)) {
+    const auto& thread = entry.first;
+    auto spans = entry.second;
+    CAPTURE(thread.first);
+    CAPTURE(thread.second);
+    // Of slices that start together the longer one stands first.
+    std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first < b.first : a.second > b.second;
+    });
+    std::vector<long long> open;
+    for (const auto& span : spans) {
+      while (!open.empty() && open.back() <= span.first) {
+        open.pop_back();
+      }
+      REQUIRE((open.empty() || span.second <= open.back()));
+      open.push_back(span.second);
+    }
+  }
+}
+
+}  // namespace
+
 TEST_CASE("slices of one thread nest or do not overlap") {
   for (const auto& [schedule, vpp] :
        {std::pair{Schedule::f1b1, 1}, std::pair{Schedule::interleaved, 2}, std::pair{Schedule::zb_v, 2},
         std::pair{Schedule::dualpipe, 1}, std::pair{Schedule::zb_2p, 1}}) {
     for (const int pp : {2, 4, 8}) {
-      auto slices = slices_of(trace_of(step_of(schedule, pp, vpp, 64)));
-      CHECK(slices.size() > static_cast<std::size_t>(pp));
-      for (auto& entry : slices) {
-        const auto& thread = entry.first;
-        auto& spans = entry.second;
-        CAPTURE(thread.first);
-        CAPTURE(thread.second);
-        // Of slices that start together the longer one stands first.
-        std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) {
-          return a.first != b.first ? a.first < b.first : a.second > b.second;
-        });
-        std::vector<long long> open;
-        for (const auto& span : spans) {
-          while (!open.empty() && open.back() <= span.first) {
-            open.pop_back();
-          }
-          REQUIRE((open.empty() || span.second <= open.back()));
-          open.push_back(span.second);
-        }
-      }
+      const json trace = trace_of(step_of(schedule, pp, vpp, 64));
+      CHECK(slices_of(trace).size() > static_cast<std::size_t>(pp));
+      check_nesting(trace);
     }
   }
+}
+
+TEST_CASE("launches and loads have threads of their own and nest") {
+  Job job = tests::priced_job(tests::llama_7b(), "h100-80gb-sxm", 1, 8, 4096, 16, Framework::plain);
+  REQUIRE(job.profile.kernel_gap_s > 0);
+  job.profile.launch_s = 100e-6;  // slower than the layers
+  Layout layout;
+  layout.pp = 4;
+  layout.dp = 2;
+  const json trace = trace_of(simulate(job, layout, parse_what_if("data=3ms", 8)));
+  check_nesting(trace);
+  const auto slices = slices_of(trace);
+  const int loading = static_cast<int>(StreamKind::data) + 1;
+  for (int stage = 0; stage < 4; ++stage) {
+    CHECK(slices.count({stage, static_cast<int>(StreamKind::host) + 1}) == 1);
+    CHECK(slices.count({stage, loading}) == (stage == 0 || stage == 3 ? 1 : 0));
+  }
+  CHECK(slices.at({0, loading}).size() == 8);
 }
 
 TEST_CASE("streams of experts and context and FSDP show in a trace and nest") {
