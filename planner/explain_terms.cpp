@@ -467,10 +467,11 @@ std::string loss_memory(const Context& c, const MemoryEstimate& m) {
 }
 std::string gathered_memory(const Context& c, const MemoryEstimate& m) {
   const bool alone = c.costs.frozen && c.data.dense_shards <= 1 && c.layout.offload != Offload::optimizer;
+  const double layers = c.costs.frozen ? std::max(1.0, gathered_layers(c.job) - 1) : gathered_layers(c.job);
   std::string text;
   if (c.layout.zero >= 3 && !alone) {
-    text = c.costs.frozen ? "embedding and head + prefetched layers as they are held, gathered"
-                          : "2 B x (embedding and head + " + shortest(gathered_layers(c.job)) + " layers), gathered";
+    text = (c.costs.frozen ? "embedding and head + " : "2 B x (embedding and head + ") + shortest(layers) +
+           (layers == 1 ? " layer" : " layers") + (c.costs.frozen ? " as they are held, gathered" : "), gathered");
   }
   if (c.data.secondary.ranks > 1) {
     text += ", and a second copy of the weights over " + group_text(c.data.secondary);

@@ -141,6 +141,9 @@ TrainingSpec Loader::training(const ModelSpec& model, const ClusterSpec& cluster
   training.dispatcher = options_.dispatcher;
   training.gradient_bytes = options_.gradient_bytes;
   training.prefetch = options_.prefetch;
+  for (const OverlapChoice& overlap : options_.overlaps) {
+    training.*overlap.field = overlap.value;
+  }
   training.balance = options_.balance;
   if (model.moe && !given("expert-imbalance")) {
     assume("load of the experts", "even, as forced balance makes it", "--expert-imbalance");

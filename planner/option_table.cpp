@@ -248,6 +248,18 @@ std::vector<OptionRow> make_rows() {
            "0 gathers a layer when it is needed: nothing hides the gathers, and the weights of one layer alone are "
            "whole at a time.",
        .set = [](Options& o, const Text& text) { return read_count(text, 0, 1000, o.prefetch); }},
+      {.name = "overlap",
+       .argument = "LIST",
+       .commands = kPlanned,
+       .meaning = "communication that runs beside compute",
+       .fallback = "the framework's",
+       .details =
+           "dp-grad and dp-param (reduction of gradients, gathers of weights), tp (beside the products around it, "
+           "with sequence parallelism), pp (interleaved schedules), ep (expert exchanges beside another "
+           "micro-batch); each alone or as in tp=on,dp-grad=off.",
+       .completes = Completes::choices,
+       .choices = [] { return names_of(kOverlaps); },
+       .set = [](Options& o, const Text& text) { return read_overlaps(text, o.overlaps); }},
       {.name = "stage-balance",
        .argument = "B",
        .commands = kPlanned,

@@ -247,6 +247,24 @@ std::string read_recompute(const std::string& text, std::vector<std::string>& ta
   return "";
 }
 
+std::string read_overlaps(const std::string& text, std::vector<OverlapChoice>& target) {
+  target.clear();
+  for (const std::string& word : split(text, ',')) {
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const std::string state = equals == std::string::npos ? "on" : word.substr(equals + 1);
+    const auto* row = std::find_if(kOverlaps.begin(), kOverlaps.end(), [&](const auto& r) { return r.name == name; });
+    if (row == kOverlaps.end()) {
+      return unknown_choice(name, names_of(kOverlaps));
+    }
+    if (state != "on" && state != "off") {
+      return name + ": " + unknown_choice(state, {"on", "off"});
+    }
+    target.push_back({row->field, state == "on" ? Switch::on : Switch::off});
+  }
+  return "";
+}
+
 std::string read_peft(const std::string& text, PlannerOptions& options) {
   const std::vector<std::string> parts = split(text, ':');
   options.peft = value_in(kPeftNames, parts[0]);

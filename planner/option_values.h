@@ -9,6 +9,17 @@
 
 namespace tpplan {
 
+/// Communication that can run beside compute.
+struct OverlapRow {
+  std::string_view name;
+  Switch TrainingSpec::*field;
+};
+inline constexpr std::array<OverlapRow, 5> kOverlaps{{{"dp-grad", &TrainingSpec::overlap_dp_grad},
+                                                      {"dp-param", &TrainingSpec::overlap_dp_param},
+                                                      {"tp", &TrainingSpec::overlap_tp},
+                                                      {"pp", &TrainingSpec::overlap_pp},
+                                                      {"ep", &TrainingSpec::overlap_ep}}};
+
 /// Reads one option value into `target`; the result says what is wrong with the text, empty when nothing is.
 std::string read_count(const std::string& text, int low, int high, int& target);
 /// "1,2,4", "1..8" or a mixture; "auto" leaves the target empty.
@@ -29,6 +40,9 @@ std::string read_date(const std::string& text, std::string& target);
 std::string read_peft(const std::string& text, PlannerOptions& options);
 /// Texts of Layout::recompute, checked.
 std::string read_recompute(const std::string& text, std::vector<std::string>& target);
+
+/// "tp,ep=on,dp-grad=off": switches of TrainingSpec by their names in kOverlaps.
+std::string read_overlaps(const std::string& text, std::vector<OverlapChoice>& target);
 
 /// "unknown value "bf17"; did you mean "bf16"?", with all values when none is near.
 std::string unknown_choice(const std::string& word, const std::vector<std::string>& choices);

@@ -16,6 +16,12 @@ enum class ColorMode : std::uint8_t { automatic, always, never };
 enum class OutputFormat : std::uint8_t { table, json, jsonl, csv, markdown, html };
 enum class HelpPage : std::uint8_t { none, brief, full };
 
+/// A switch of the training that the user sets.
+struct OverlapChoice {
+  Switch TrainingSpec::*field = nullptr;
+  Switch value = Switch::on;
+};
+
 /// Part of a step, each end in seconds or as a share of the step.
 struct TimeRange {
   double from = 0, to = 1;
@@ -46,6 +52,7 @@ struct PlannerOptions {
   Dispatcher dispatcher = Dispatcher::by_profile;
   double gradient_bytes = 0;  ///< 0: the framework's
   int prefetch = -1;          ///< layers that FSDP gathers ahead; -1: the framework's habit
+  std::vector<OverlapChoice> overlaps;
   StageBalance balance = StageBalance::framework;
 
   // Layout

@@ -82,6 +82,10 @@ bool ulysses_heads_do_not_divide(const Job& job, const Layout& layout) {
 
 bool sequence_parallel_alone(const Job&, const Layout& layout) { return layout.sequence_parallel && layout.tp == 1; }
 
+bool overlap_without_sequence_parallel(const Job& job, const Layout& layout) {
+  return job.training.overlap_tp == Switch::on && layout.tp > 1 && !layout.sequence_parallel;
+}
+
 bool moe_without_sequence_parallel(const Job& job, const Layout& layout) {
   return job.model.moe && a_megatron(job) && layout.tp > 1 && !layout.sequence_parallel;
 }
@@ -232,6 +236,14 @@ std::vector<Rule> layer_rules() {
        [](const Job& job, const Layout& layout) {
          return "sequence-parallel on with tp 1" + nearest_values(job, layout, &Layout::tp, sequence_parallel_alone) +
                 ", or sequence-parallel off";
+       }},
+      {"tp-overlap-needs-sequence-parallel",
+       "tensor-parallel collectives run beside products chunk by chunk, for which sequence parallelism splits them "
+       "(Megatron-LM training/arguments.py, --tp-comm-overlap)",
+       RuleDepth::layer, overlap_without_sequence_parallel,
+       [](const Job&, const Layout& layout) {
+         return "overlap tp with tp " + number(layout.tp) +
+                " and sequence-parallel off; nearest: sequence-parallel on, or overlap tp=off";
        }},
       {"moe-needs-sequence-parallel",
        "a mixture of experts trained with tp > 1 needs sequence parallelism (Megatron-LM "

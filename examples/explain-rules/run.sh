@@ -29,6 +29,7 @@ breaks sequence-divides-cp 7b "cp=2" --seq 4098
 breaks cp-type-offered 7b "cp=2 cp-type=ring" --framework deepspeed
 breaks ulysses-heads-divide-cp 7b "tp=8 cp=8 cp-type=ulysses"
 breaks sequence-parallel-needs-tp 7b "tp=1 sequence-parallel=on"
+breaks tp-overlap-needs-sequence-parallel 7b "tp=2 sequence-parallel=off" --overlap tp
 breaks moe-needs-sequence-parallel mixtral-8x7b "tp=2 sequence-parallel=off"
 breaks sequence-divides-tp 7b "tp=4 sequence-parallel=on" --seq 4098
 breaks recompute-modules 7b "recompute=selective:moe_act"

@@ -438,3 +438,26 @@ TEST_CASE("latent attention and experts keep what their recomputed modules leave
   CHECK(per_token("selective:norm") == doctest::Approx(all - 28672).epsilon(1e-9));
   CHECK(per_token("selective:mlp") == doctest::Approx(all).epsilon(1e-9));
 }
+
+TEST_CASE("tensor-parallel exchanges that run beside products show the rest of the share that is hidden") {
+  auto job = priced_job(small_dense(), "h100-80gb-sxm", 1, 4, 2048, 64);
+  REQUIRE(job.profile.tp_hidden > 0);
+  REQUIRE(job.profile.tp_overlap_default == 0);
+  Layout layout;
+  layout.tp = 4;
+  layout.sequence_parallel = true;
+  // A layer has two pairs of all-gather and reduce-scatter of 2,048 x 1,024 x 2 B each way; the ends are not
+  // overlapped.
+  const auto group = place_group(job.cluster, 4, 1);
+  const Bytes bytes(2048.0 * 1024 * 2);
+  const double pair = (collective_time(job, Collective::all_gather, bytes, group) +
+                       collective_time(job, Collective::reduce_scatter, bytes, group))
+                          .raw();
+  const auto plain = layer_costs(job, layer_key(layout));
+  CHECK(plain.dense.tp_forward.raw() == doctest::Approx(2 * pair).epsilon(1e-9));
+  CHECK(plain.dense.tp_backward.raw() == doctest::Approx(2 * pair).epsilon(1e-9));
+  job.training.overlap_tp = Switch::on;
+  const auto beside = layer_costs(job, layer_key(layout));
+  CHECK(beside.dense.tp_forward.raw() == doctest::Approx(2 * pair * (1 - job.profile.tp_hidden)).epsilon(1e-9));
+  CHECK(beside.head.tp_forward == plain.head.tp_forward);
+}

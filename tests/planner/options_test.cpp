@@ -140,6 +140,28 @@ TEST_CASE("inputs and search options reach their members") {
   CHECK(options.color == ColorMode::never);
 }
 
+TEST_CASE("what runs beside compute and when gradients are reduced is read by name") {
+  const PlannerOptions options =
+      parsed({"--overlap", "tp,ep=on,dp-grad=off", "--grad-reduce", "each,last", "--prefetch", "0"});
+  TrainingSpec training;
+  for (const OverlapChoice& overlap : options.overlaps) {
+    training.*overlap.field = overlap.value;
+  }
+  CHECK(training.overlap_tp == Switch::on);
+  CHECK(training.overlap_ep == Switch::on);
+  CHECK(training.overlap_dp_grad == Switch::off);
+  CHECK(training.overlap_pp == Switch::by_profile);
+  CHECK(options.space.grad_reduces == std::vector<GradReduce>{GradReduce::each, GradReduce::last});
+  CHECK(options.prefetch == 0);
+  CHECK(parsed({}).overlaps.empty());
+  CHECK(parsed({}).prefetch == -1);
+  CHECK(refusal_of({"--overlap", "tq"}) == "tpplan: error: --overlap: unknown value \"tq\"; did you mean \"tp\"?");
+  CHECK(refusal_of({"--overlap", "tp=yes"}) ==
+        "tpplan: error: --overlap: tp: unknown value \"yes\"; expected on or off");
+  CHECK(refusal_of({"--grad-reduce", "first"}) ==
+        "tpplan: error: --grad-reduce: unknown value \"first\"; expected auto, each or last");
+}
+
 TEST_CASE("the suffix of -o decides the format unless --format is given") {
   CHECK(chosen_format(parsed({})) == OutputFormat::table);
   CHECK(chosen_format(parsed({"-o", "plan.json"})) == OutputFormat::json);
