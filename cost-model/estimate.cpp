@@ -23,6 +23,7 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
   out.micro_batches =
       static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
   PipelineTimes times;
+  Seconds hidden;  // exchanges of all ranks, each rank's stages of both copies
   for (std::size_t i = 0; i < shape.groups.size(); ++i) {
     const auto stage = stage_costs(costs[index_of(shape.groups[i])], shape.groups[i].content);
     if (i < out.known.size()) {
@@ -36,6 +37,7 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
     times.forward_sum += forward * n;
     times.backward_sum += backward * n;
     times.weight_sum += weight * n;
+    hidden += (stage.sums.ep_hidden_forward + stage.sums.ep_hidden_backward) * n;
     if (forward + backward > times.slowest) {
       times.slowest = forward + backward;
       times.slowest_forward = forward;
@@ -49,6 +51,7 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
   if (layout.pp == 1) {
     return out;
   }
+  out.lone_exchanges = hidden / layout.pp * (lone_passes(layout.pp) / shape.copies);
   const Bytes boundary = costs.front().boundary;
   const bool parts = profile.pp_scatter_gather > 0.5 && layout.tp > 1 && !layout.sequence_parallel;
   Seconds hop = transfers.neighbours.time(parts ? boundary / layout.tp : boundary);
@@ -153,7 +156,7 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
       s.recompute = c.recompute * micro_batches;
       s.tp_comm = (c.tp_forward + c.tp_backward) * micro_batches;
       s.cp_comm = (c.cp_forward + c.cp_backward) * micro_batches;
-      s.ep_comm = (c.ep_forward + c.ep_backward) * micro_batches;
+      s.ep_comm = (c.ep_forward + c.ep_backward) * micro_batches + pipeline.lone_exchanges;
       s.host = (c.host_forward + c.host_backward) * micro_batches + Seconds(profile.step_fixed_s);
       s.pp_comm = pipeline.transfers;
       s.dp_comm = data_parallel;

@@ -113,6 +113,7 @@ struct PipelineCosts {
   Seconds slowest;         ///< forward and backward of the slowest stage, one micro-batch
   Seconds span;            ///< pipeline_time()
   Seconds transfers;       ///< exposed transfers between stages, per step
+  Seconds lone_exchanges;  ///< expert exchanges of DualPipe's passes that run beside no other, per step
   Seconds tied_reduction;  ///< all-reduce of a tied matrix between the two ends of the pipeline
 };
 /// `costs`: of each part of the cluster (one, unless stages lie on parts of a mixed cluster).

@@ -115,7 +115,15 @@ std::string cp_formula(const Context& c) {
   return c.layout.cp == 1 ? "cp 1: none" : per_pass(c, &PassCosts::cp_forward, &PassCosts::cp_backward);
 }
 std::string ep_formula(const Context& c) {
-  return c.layout.ep * c.layout.etp == 1 ? "ep 1: none" : per_pass(c, &PassCosts::ep_forward, &PassCosts::ep_backward);
+  if (c.layout.ep * c.layout.etp == 1) {
+    return "ep 1: none";
+  }
+  const std::string beside = per_pass(c, &PassCosts::ep_forward, &PassCosts::ep_backward);
+  return c.layout.schedule == Schedule::dualpipe ? beside +
+                                                       "; whole in (5 pp - 2) / 4 + 2 / pp forward and as many "
+                                                       "backward passes of a rank, averaged over ranks, "
+                                                       "that run beside no other"
+                                                 : beside;
 }
 
 std::string pp_formula(const Context& c) {

@@ -284,7 +284,7 @@ TEST_CASE("tokens limited to some nodes cross the network once per node") {
   auto job = priced_job(load_model(std::string(TPPLAN_SOURCE_DIR) + "/models/deepseek-v3.json"), "h800-80gb-sxm", 8, 8,
                         4096, 64);
   job.training.precision = Precision::fp8;
-  job.training.dispatcher = Dispatcher::deepep;
+  job.training.dispatcher = Dispatcher::deepep_fp8;
   Layout layout;
   layout.dp = 64;
   layout.ep = 64;
