@@ -118,12 +118,15 @@ std::string ep_formula(const Context& c) {
   if (c.layout.ep * c.layout.etp == 1) {
     return "ep 1: none";
   }
-  const std::string beside = per_pass(c, &PassCosts::ep_forward, &PassCosts::ep_backward);
-  return c.layout.schedule == Schedule::dualpipe ? beside +
-                                                       "; whole in (5 pp - 2) / 4 + 2 / pp forward and as many "
-                                                       "backward passes of a rank, averaged over ranks, "
-                                                       "that run beside no other"
-                                                 : beside;
+  const auto& sums = c.stage.sums;
+  const bool hidden = sums.ep_hidden_forward > Seconds(0) && (sums.ep_forward + sums.ep_backward).raw() <= 0;
+  const std::string shown = hidden ? "hidden beside the other micro-batch's passes"
+                                   : per_pass(c, &PassCosts::ep_forward, &PassCosts::ep_backward);
+  return c.layout.schedule == Schedule::dualpipe
+             ? shown +
+                   "; whole in (5 pp - 2) / 4 + 2 / pp forward and as many backward passes of a rank, averaged over "
+                   "ranks, that run beside no other"
+             : shown;
 }
 
 std::string pp_formula(const Context& c) {
