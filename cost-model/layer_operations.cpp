@@ -237,19 +237,29 @@ void add_weight_gradients(const Job& job, double params, OperationList& list) {
   list.add(op);
 }
 
-void add_fp8_casts(const Job& job, const LayerSizes& s, double gemm_inputs, OperationList& list) {
+/// Inputs of the narrow products are scaled and rounded in the forward pass, gradients of their outputs in the backward
+/// pass; each is written twice, along both of its sides, for the products of either direction.
+void add_fp8_casts(const Job& job, OperationList& list) {
   if (!narrow(job.training.precision)) {
     return;
+  }
+  double inputs = 0;
+  double outputs = 0;
+  for (const auto& product : list) {
+    if (product.kind == OperationKind::gemm && std::string_view(product.name) != kRouter) {
+      inputs += product.count * product.m * product.k;
+      outputs += product.count * product.m * product.n;
+    }
   }
   Operation op;
   op.name = "quantisation of product inputs";
   op.kind = OperationKind::memory;
-  op.formula = "bytes per input element, half forward and half backward";
-  const double passes = recipe_of(job).cast_bytes / kRecipes.front().cast_bytes;
-  op.bytes_forward = Bytes(job.profile.fp8_cast_bytes / 2 * passes * gemm_inputs * s.tokens);
-  op.bytes_backward = op.bytes_forward;
+  op.formula = "bytes per element of inputs forward, of gradients of outputs backward";
+  const double bytes = job.profile.fp8_cast_bytes / 2 * recipe_of(job).cast_bytes / kRecipes.front().cast_bytes;
+  op.bytes_forward = Bytes(bytes * inputs);
+  op.bytes_backward = Bytes(bytes * outputs);
   op.forward = memory_time(job, op.bytes_forward, MemoryKind::plain);
-  op.input_gradient = op.forward;
+  op.input_gradient = memory_time(job, op.bytes_backward, MemoryKind::plain);
   list.add(op);
 }
 
@@ -312,7 +322,6 @@ OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_lay
   const auto precision = job.training.precision;
   const auto& model = job.model;
   const double rate = job.profile.gemm_factor;
-  double gemm_inputs = 0;
   if (model.latent) {
     const auto& mla = *model.latent;
     const double heads = s.heads_local;
@@ -329,13 +338,11 @@ OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_lay
                      heads * (mla.qk_nope + static_cast<double>(mla.v)), mla.kv_lora, precision, rate,
                      kMlaUpProjection));
     list.add(product(job, "attention output", "t x h x a v/tp", s.tokens, s.h, heads * s.width_v, precision, rate, 0));
-    gemm_inputs += 2 * s.h + heads * s.width_v;
   } else {
     const double gate = model.query_gate ? 2 : 1;
     list.add(product(job, "query key value", "t x (a+2k)d/tp x h", s.tokens, gate * s.q_local + 2 * s.kv_local, s.h,
                      precision, rate, 0));
     list.add(product(job, "attention output", "t x h x a d/tp", s.tokens, s.h, s.q_local, precision, rate, 0));
-    gemm_inputs += s.h + s.q_local;
   }
   add_attention(job, key, s, list);
   add_cp(job, key, s, list);
@@ -346,7 +353,6 @@ OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_lay
     if (model.moe->shared_ffn > 0) {
       add_tp_pair(job, key, s, "tensor-parallel collectives of shared experts", 0, list);
     }
-    gemm_inputs += (s.h + model.moe->expert_ffn) * model.moe->top_k / s.sp;
   } else {
     const double gate = model.gated_mlp ? 2 : 1;
     list.add(product(job, model.gated_mlp ? "FFN up+gate" : "FFN up",
@@ -354,10 +360,9 @@ OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_lay
                      rate, kMlp));
     list.add(product(job, "FFN down", "t x h x f/tp", s.tokens, s.h, s.ffn_local, precision, rate, kMlp));
     add_tp_pair(job, key, s, "tensor-parallel collectives of the FFN", 0, list);
-    gemm_inputs += s.h + s.ffn_local;
   }
   add_elementwise(job, key, s, moe_layer, list);
-  add_fp8_casts(job, s, gemm_inputs, list);
+  add_fp8_casts(job, list);
   add_weight_gradients(job, params.dense + params.expert, list);
   if (job.adapters != 0) {
     freeze_layer(job, key, s, moe_layer, list);

@@ -123,7 +123,7 @@ void add_moe(const Job& job, const LayerKey& key, const LayerSizes& s, Precision
   const double routed = local_tokens * moe.top_k * job.routed_factor();
   const double rows = std::max(experts_local, routed * key.etp);
   const double ffn_local = static_cast<double>(moe.expert_ffn) / key.etp;
-  list.add(product(job, "router", "t' x experts x h", local_tokens, moe.experts, s.h, wide_precision(job), 1, kMoe));
+  list.add(product(job, kRouter, "t' x experts x h", local_tokens, moe.experts, s.h, wide_precision(job), 1, kMoe));
   list.add(grouped(job, "experts up+gate", rows, experts_local, gate * ffn_local, s.h, precision, kMoe));
   list.add(grouped(job, "experts down", rows, experts_local, s.h, ffn_local, precision, kMoe));
   if (moe.shared_ffn > 0) {

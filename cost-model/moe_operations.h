@@ -4,6 +4,9 @@
 
 namespace tpplan {
 
+/// Name of the router's product, which stays out of the narrow ones.
+inline constexpr const char* kRouter = "router";
+
 /// Adds what a MoE layer has in place of the dense FFN, per GPU and micro-batch: router, routed and shared experts,
 /// permutation, the exchange of tokens over ep and the collectives over etp.
 void add_moe(const Job& job, const LayerKey& key, const LayerSizes& s, Precision precision, OperationList& list);

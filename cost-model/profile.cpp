@@ -72,7 +72,7 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"step_fixed_s", &P::step_fixed_s, "seconds per step that nothing else explains"},
       {"selective_op_share", &P::selective_op_share, "share of products that per-operation recompute repeats"},
       {"cp_attention_factor", &P::cp_attention_factor, "attention time under context parallelism"},
-      {"fp8_cast_bytes", &P::fp8_cast_bytes, "quantisation traffic per product input element"},
+      {"fp8_cast_bytes", &P::fp8_cast_bytes, "quantisation traffic of an input and an output element"},
       {"gradient_wire_bytes", &P::gradient_wire_bytes, "bytes of a reduced gradient"},
       {"owner_broadcast", &P::owner_broadcast, "1: updated weights travel in one broadcast per owner of a shard"},
       {"far_network_exponent", &P::far_network_exponent, "network bandwidth falls with (nodes/16)^-x beyond 16 nodes"},

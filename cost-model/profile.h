@@ -169,7 +169,7 @@ struct FrameworkProfile {
   double step_fixed_s = 0.01;
   double selective_op_share = 0.4;  ///< share of the products that per-operation recompute runs again
   double cp_attention_factor = 1;
-  double fp8_cast_bytes = 8;  ///< per element of each product's input, forward and backward
+  double fp8_cast_bytes = 8;  ///< half per input element of a product forward, half per output element backward
   double gradient_wire_bytes = 4;
   double owner_broadcast = 0;       ///< 1: every owner of a shard broadcasts it after the update, one after the other
   double far_network_exponent = 0;  ///< busbw of the network falls with (nodes/16)^-x beyond 16 nodes
