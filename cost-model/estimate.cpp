@@ -37,6 +37,7 @@ PipelineStages pipeline_stages(const Job& job, const Layout& layout, std::span<c
     times.forward_sum += forward * n;
     times.backward_sum += backward * n;
     times.weight_sum += weight * n;
+    out.hidden_exchanges += (stage.sums.ep_hidden_forward + stage.sums.ep_hidden_backward) * (n / shape.copies);
     if (forward + backward > times.slowest) {
       times.slowest = forward + backward;
       times.slowest_forward = forward;
@@ -56,6 +57,7 @@ PipelineSpan pipeline_span(const Job& job, const Layout& layout, std::span<const
   if (layout.pp == 1) {
     return out;
   }
+  out.lone_exchanges = stages.hidden_exchanges / layout.pp * lone_passes(layout.pp);
   const Seconds hop = transfer_time(job, layout, costs.front(), transfers);
   const bool overlapped =
       layout.schedule == Schedule::interleaved && switched_on(job.training.overlap_pp, profile.pp_overlap_default);
@@ -202,7 +204,7 @@ StepEstimate step_estimate(const Job& job, const Layout& layout, std::span<const
       out.recompute = c.recompute * micro_batches;
       out.tp_comm = (c.tp_forward + c.tp_backward) * micro_batches;
       out.cp_comm = (c.cp_forward + c.cp_backward) * micro_batches;
-      out.ep_comm = (c.ep_forward + c.ep_backward) * micro_batches;
+      out.ep_comm = (c.ep_forward + c.ep_backward) * micro_batches + span.lone_exchanges;
       out.host = (c.host_forward + c.host_backward) * micro_batches + Seconds(profile.step_fixed_s);
       out.pp_comm = span.transfers;
       out.dp_comm = data_parallel;

@@ -121,13 +121,19 @@ Job make_job(ModelSpec model, ClusterSpec cluster, TrainingSpec training, const 
   for (const auto& part : cluster.parts) {
     parts.push_back(make_job(model, part, training, profiles, calibration));
   }
-  auto profile = training.program.empty()
-                     ? profiles.find(training.framework, cluster.gpu, training.date, training.compiled)
-                     : profiles.find_program(training.program, training.date);
+  auto profile = profile_of(profiles, training, cluster.gpu);
   auto job = assemble_job(std::move(model), std::move(cluster), std::move(training), std::move(profile), profiles,
                           std::move(calibration));
   job.parts = std::move(parts);
   return job;
+}
+
+const FrameworkProfile& profile_of(const ProfileSet& profiles, const TrainingSpec& training, const GpuSpec& gpu) {
+  if (!training.program.empty()) {
+    return profiles.find_program(training.program, training.date);
+  }
+  return profiles.find(training.framework, gpu, training.date, training.compiled,
+                       name_in(kDispatcherNames, training.dispatcher));
 }
 
 int padded_vocab(const Job& job, int tp) {

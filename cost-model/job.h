@@ -15,9 +15,15 @@ namespace tpplan {
 
 enum class AttentionKernel : std::uint8_t { unfused, fused_softmax, flash1, flash, triton };
 enum class Loss : std::uint8_t { by_profile, plain, fused, chunked };
-enum class Dispatcher : std::uint8_t { by_profile, all_to_all, deepep, hybridep };
-inline constexpr std::array<NameRow<Dispatcher>, 3> kDispatcherNames{
-    {{"all-to-all", Dispatcher::all_to_all}, {"deepep", Dispatcher::deepep}, {"hybridep", Dispatcher::hybridep}}};
+/// How routed tokens reach their experts: one copy per expert (all-to-all, the habit of every framework here), or a
+/// library that sends one per rank and node; proxied: through processes of the host, where NICs take no orders from
+/// GPUs.
+enum class Dispatcher : std::uint8_t { by_profile, all_to_all, deepep, deepep_fp8, deepep_proxied, hybridep };
+inline constexpr std::array<NameRow<Dispatcher>, 5> kDispatcherNames{{{"all-to-all", Dispatcher::all_to_all},
+                                                                      {"deepep", Dispatcher::deepep},
+                                                                      {"deepep-fp8", Dispatcher::deepep_fp8},
+                                                                      {"deepep-proxied", Dispatcher::deepep_proxied},
+                                                                      {"hybridep", Dispatcher::hybridep}}};
 /// What the user says of an overlap: the profile's habit, off, or on.
 enum class Switch : std::uint8_t { by_profile, off, on };
 /// How layers are dealt out to pipeline stages: as the framework does, or so that the slowest stage is as fast, or the
@@ -106,6 +112,10 @@ Job make_job(ModelSpec model, ClusterSpec cluster, TrainingSpec training, const 
 /// The same without the checks, for a profile chosen by the caller.
 Job assemble_job(ModelSpec model, ClusterSpec cluster, TrainingSpec training, FrameworkProfile profile,
                  const ProfileSet& profiles, Calibration calibration = {});
+
+/// The profile that prices a job: of the fine-tuning program it names, else by framework, GPU, date, compilation and
+/// dispatcher.
+const FrameworkProfile& profile_of(const ProfileSet& profiles, const TrainingSpec& training, const GpuSpec& gpu);
 
 /// Rows of the vocabulary a framework stores at this tensor-parallel size.
 int padded_vocab(const Job& job, int tp);

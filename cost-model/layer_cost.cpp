@@ -37,6 +37,8 @@ PassCosts& PassCosts::operator+=(const PassCosts& other) {
   cp_backward += other.cp_backward;
   ep_forward += other.ep_forward;
   ep_backward += other.ep_backward;
+  ep_hidden_forward += other.ep_hidden_forward;
+  ep_hidden_backward += other.ep_hidden_backward;
   host_forward += other.host_forward;
   host_backward += other.host_backward;
   forward_launch += other.forward_launch;
@@ -57,6 +59,8 @@ PassCosts operator*(PassCosts costs, double n) {
   costs.cp_backward *= n;
   costs.ep_forward *= n;
   costs.ep_backward *= n;
+  costs.ep_hidden_forward *= n;
+  costs.ep_hidden_backward *= n;
   costs.host_forward *= n;
   costs.host_backward *= n;
   costs.forward_launch *= n;
@@ -70,9 +74,15 @@ namespace {
 
 bool in_mask(const Operation& op, std::uint16_t mask) { return (op.module & mask) != 0; }
 
-/// Launches of one layer, for the host's side of the step.
+/// Multiprocessors that DualPipe sets aside for its exchanges, which then are hidden whole beside as much work
+/// (DeepSeek-V3 report, arXiv 2412.19437, section 3.2.2).
+constexpr double kReservedMultiprocessors = 20;
+
+/// Launches of one layer, for the host's side of the step, and what the GPU waits for the host beyond them in a forward
+/// pass.
 struct Launches {
   double forward = 0, backward = 0;
+  Seconds wait;
 };
 
 PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, Launches launches) {
@@ -80,6 +90,8 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
   Seconds gemm_forward(0);
   Seconds memory_forward(0);
   double collectives = 0;
+  const double sms = job.cluster.gpu.sms > 0 ? job.cluster.gpu.sms : 100;
+  const double fewer_sms = key.paired && key.ep > 1 ? sms / (sms - std::min(kReservedMultiprocessors, sms / 2)) : 1;
   for (const auto& op : list) {
     const bool again = key.recompute == RecomputeKind::full ||
                        (key.recompute == RecomputeKind::selective && in_mask(op, key.recompute_modules));
@@ -99,26 +111,36 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
         costs.ep_backward += op.input_gradient + (again ? op.forward : Seconds(0));
         collectives += 1;
         break;
-      default:
-        costs.forward += op.forward;
-        costs.backward += op.input_gradient + op.weight_gradient;
-        costs.weight_gradient += op.weight_gradient;
+      default: {
+        const double slower = op.kind == OperationKind::memory ? 1 : fewer_sms;
+        costs.forward += op.forward * slower;
+        costs.backward += (op.input_gradient + op.weight_gradient) * slower;
+        costs.weight_gradient += op.weight_gradient * slower;
         if (again) {
-          costs.recompute += op.forward;
+          costs.recompute += op.forward * slower;
         }
-        (op.kind == OperationKind::gemm ? gemm_forward : memory_forward) += op.forward;
+        (op.kind == OperationKind::gemm ? gemm_forward : memory_forward) += op.forward * slower;
+      }
     }
   }
   if (key.recompute == RecomputeKind::selective_op) {
     costs.recompute = gemm_forward * job.profile.selective_op_share + memory_forward;
   }
+  const Seconds work = costs.forward + costs.backward + costs.recompute;
+  const Seconds wait_backward = launches.wait * job.profile.moe_host_backward_factor;
+  const Seconds waits = launches.wait + wait_backward;
   const Seconds exchanges = costs.ep_forward + costs.ep_backward;
   if (exchanges > Seconds(0)) {
     double exposed = job.profile.ep_exposed;
-    if (key.paired || switched_on(job.training.overlap_ep, 0)) {
-      // The exchanges of one micro-batch run beside the passes of another.
-      const Seconds work = costs.forward + costs.backward + costs.recompute;
-      exposed = beside(work, exchanges, job.profile.ep_exposed_overlapped) / exchanges;
+    if (key.paired) {
+      exposed = beside(work, exchanges, 0) / exchanges;
+    } else if (switched_on(job.training.overlap_ep, 0)) {
+      // The exchanges of one micro-batch run beside the passes of another, and while the GPU waits for the host.
+      exposed = beside(work + waits, exchanges, job.profile.ep_exposed_overlapped) / exchanges;
+    }
+    if (key.paired) {
+      costs.ep_hidden_forward = costs.ep_forward * (1 - exposed);
+      costs.ep_hidden_backward = costs.ep_backward * (1 - exposed);
     }
     costs.ep_forward *= exposed;
     costs.ep_backward *= exposed;
@@ -141,6 +163,14 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
   costs.starved_backward = max(Seconds(0), costs.backward_launch - costs.backward_total());
   costs.host_forward += costs.starved_forward;
   costs.host_backward += costs.starved_backward;
+  double shown = 1;
+  if (key.paired && waits > Seconds(0)) {
+    // Work of the other micro-batch keeps the GPU busy meanwhile: only what the two passes cannot cover shows.
+    const Seconds spare = costs.total() - costs.forward_launch - costs.backward_launch;
+    shown = max(Seconds(0), waits - spare) / waits;
+  }
+  costs.host_forward += launches.wait * shown;
+  costs.host_backward += wait_backward * shown;
   return costs;
 }
 
@@ -297,37 +327,27 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key, const LayerLists& li
   LayerKey kept_whole = key;
   kept_whole.recompute = RecomputeKind::none;
   const auto& dense_list = lists.dense;
-  out.dense = sum(job, key, dense_list, {profile.kernels_forward, profile.kernels_backward});
+  out.dense = sum(job, key, dense_list, {profile.kernels_forward, profile.kernels_backward, {}});
   out.dense_params = rank_parameters(job, key, false).dense;
   out.dense_activations = layer_activations(job, key, s, false);
   out.dense_activations_all = kept(job, key, s, profile.activations, false, 0);
   out.model_flops_dense = model_flops(dense_list, job);
   out.weight_share = weight_share(dense_list, out.dense_activations);
   if (key.recompute == RecomputeKind::full) {
-    out.dense_once = sum(job, kept_whole, dense_list, {profile.kernels_forward, profile.kernels_backward});
+    out.dense_once = sum(job, kept_whole, dense_list, {profile.kernels_forward, profile.kernels_backward, {}});
   }
   if (job.moe()) {
     const auto& moe_list = lists.moe;
-    out.moe = sum(job, key, moe_list, {profile.kernels_forward * 2, profile.kernels_backward * 2});
-    // An eager MoE layer waits for the token counts on the host: its host time adds to the GPU's. A dispatcher that is
-    // driven by the GPU (DeepEP, HybridEP) inside CUDA graphs does not wait.
-    const bool waits = !job.training.cuda_graphs || job.training.dispatcher == Dispatcher::by_profile ||
-                       job.training.dispatcher == Dispatcher::all_to_all;
-    const Seconds wait(waits ? profile.moe_host_forward_s : 0);
-    const auto add_waits = [&](PassCosts& pass) {
-      Seconds forward = wait;
-      Seconds backward = wait * profile.moe_host_backward_factor;
-      if (key.paired) {
-        // Work of the other micro-batch keeps the GPU busy meanwhile: only what the two passes cannot cover shows.
-        const Seconds spare = pass.total() - pass.forward_launch - pass.backward_launch;
-        const double shown = wait > Seconds(0) ? max(Seconds(0), forward + backward - spare) / (forward + backward) : 0;
-        forward *= shown;
-        backward *= shown;
-      }
-      pass.host_forward += forward;
-      pass.host_backward += backward;
-    };
-    add_waits(out.moe);
+    // An eager MoE layer waits for the token counts on the host: its host time adds to the GPU's. Graphs of the rest of
+    // the layer leave the exchange and the experts; an exchange of one copy per expert still needs the counts itself.
+    const auto dispatcher = job.training.dispatcher;
+    const bool graphed =
+        job.training.cuda_graphs && dispatcher != Dispatcher::by_profile && dispatcher != Dispatcher::all_to_all;
+    const double share = (graphed ? profile.moe_host_graphed : 1) *
+                         (dispatcher == Dispatcher::deepep_proxied ? profile.moe_host_proxied : 1);
+    const Launches launches{profile.kernels_forward * 2, profile.kernels_backward * 2,
+                            Seconds(profile.moe_host_forward_s * share)};
+    out.moe = sum(job, key, moe_list, launches);
     const auto params = rank_parameters(job, key, true);
     out.moe_params = params.dense;
     out.expert_params = params.expert;
@@ -336,8 +356,7 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key, const LayerLists& li
     out.model_flops_moe = model_flops(moe_list, job);
     out.weight_share = weight_share(moe_list, out.moe_activations);
     if (key.recompute == RecomputeKind::full) {
-      out.moe_once = sum(job, kept_whole, moe_list, {profile.kernels_forward * 2, profile.kernels_backward * 2});
-      add_waits(out.moe_once);
+      out.moe_once = sum(job, kept_whole, moe_list, launches);
     }
   }
   // Ends of the pipeline are never recomputed.
@@ -360,7 +379,7 @@ LayerCosts layer_costs(const Job& job, const LayerKey& key, const LayerLists& li
   out.layer_input = s.element * (s.h / s.sp * s.tokens * hidden_bytes(job) / 2);
   if (job.model.mtp_layers > 0) {
     const auto& projection = lists.mtp;
-    out.mtp = sum(job, kept_whole, projection, {4, 8});
+    out.mtp = sum(job, kept_whole, projection, {4, 8, {}});
     out.mtp += job.moe() ? out.moe : out.dense;
     out.mtp += out.head;
     out.mtp_params = (job.moe() ? out.moe_params : out.dense_params) + 2 * s.h * s.h / s.tp + 3 * s.h;

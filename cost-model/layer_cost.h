@@ -75,6 +75,7 @@ struct PassCosts {
   Seconds tp_forward, tp_backward;  ///< exposed tensor-parallel communication (backward includes recomputed ones)
   Seconds cp_forward, cp_backward;
   Seconds ep_forward, ep_backward;
+  Seconds ep_hidden_forward, ep_hidden_backward;  ///< what DualPipe hides beside a pass of another micro-batch
   Seconds host_forward, host_backward;        ///< time by which launching exceeds the GPU's work (exposed host time)
   Seconds forward_launch, backward_launch;    ///< host time of all launches
   Seconds starved_forward, starved_backward;  ///< part of the host time: what launches take longer than the work itself

@@ -3,6 +3,7 @@
 
 #include "cost-model/context_parallel.h"
 #include "cost-model/layer_sizes.h"
+#include "cost-model/moe_operations.h"
 #include "cost-model/peft.h"
 
 namespace tpplan {
@@ -10,10 +11,6 @@ namespace {
 
 constexpr double kTile = 128;              // rows and columns of the tile that occupancy counts
 constexpr Seconds kKernelOverhead = 2_us;  // start and end of one kernel on the GPU
-/// Of a NIC's line rate, what dispatchers that send a token once per node reach. DeepEP's normal kernels on H800 at 400
-/// Gbit/s (docs/legacy.md), less the share that stays on the node: 58 x 3/4 = 43.5 GB/s on 4 nodes, 51 x 7/8 = 44.6
-/// (dispatch) and 50 x 7/8 = 43.8 (combine) on 8, of 50.
-constexpr double kDeduplicatedRate = 0.88;
 
 struct KindName {
   OperationKind kind;
@@ -64,28 +61,6 @@ const RecipeRow& recipe_of(const Job& job) {
     }
   }
   return kRecipes.front();
-}
-
-/// One product with both of its backward products: data gradient (m, k, n) and weight gradient (n, k, m).
-Operation product(const Job& job, const char* name, const char* formula, double m, double n, double k,
-                  Precision precision, double rate, std::uint16_t module) {
-  Operation op;
-  op.name = name;
-  op.formula = formula;
-  op.kind = OperationKind::gemm;
-  op.m = m;
-  op.n = n;
-  op.k = k;
-  op.module = module;
-  op.flops_forward = Flops(2 * m * n * k);
-  op.flops_backward = Flops(4 * m * n * k);
-  if (narrow(precision)) {
-    rate *= recipe_of(job).product_rate;
-  }
-  op.forward = gemm_time(job, m, n, k, precision, rate);
-  op.input_gradient = gemm_time(job, m, k, n, precision, rate);
-  op.weight_gradient = gemm_time(job, n, k, m, precision, rate);
-  return op;
 }
 
 void add_elementwise(const Job& job, const LayerKey& key, const LayerSizes& s, bool moe_layer, OperationList& list) {
@@ -171,118 +146,6 @@ void add_attention(const Job& job, const LayerKey& key, const LayerSizes& s, Ope
   list.add(op);
 }
 
-/// Bytes one rank sends to other nodes and peers in the dispatch of routed tokens, and their time.
-Seconds dispatch_time(const Job& job, Bytes per_copy, double copies_tokens, GroupPlacement group) {
-  const auto& moe = *job.model.moe;
-  const double nodes = static_cast<double>(group.ranks) / group.inside;
-  const bool deduplicated = nodes > 1 && (job.training.dispatcher == Dispatcher::by_profile
-                                              ? job.profile.deduplicated_dispatch > 0.5
-                                              : job.training.dispatcher != Dispatcher::all_to_all);
-  const Bytes payload = per_copy * (copies_tokens * moe.top_k * job.routed_factor());
-  if (!deduplicated) {
-    return collective_time(job, Collective::all_to_all, payload, group);
-  }
-  // One copy per remote node: expected remote nodes hit by top_k experts, fewer when routing is node-limited.
-  const double limit = moe.routing_group_limit > 0 ? std::min<double>(moe.routing_group_limit, nodes) : 0;
-  const double remote = limit > 0 ? limit * (nodes - 1) / nodes
-                                  : (nodes - 1) * (1 - std::pow(1 - 1 / nodes, static_cast<double>(moe.top_k)));
-  const Bytes network = per_copy * (copies_tokens * remote);
-  const auto& link = job.links[group.tier];
-  const auto& tier = job.cluster.tiers[group.tier];
-  const Seconds outside =
-      network / (tier.bandwidth * (kDeduplicatedRate * std::min(1.0, job.profile.network_factor) *
-                                   job.profile.all_to_all_factor / std::max(1.0, tier.oversubscription)));
-  const GroupPlacement inner{group.inside, group.stride, group.inside, 0};
-  const Seconds inside = group.inside > 1 ? collective_time(job, Collective::all_to_all, payload, inner) : Seconds(0);
-  return link.base + max(outside, inside);
-}
-
-int expert_stride(const LayerKey& key) { return key.etp; }
-
-void add_moe(const Job& job, const LayerKey& key, const LayerSizes& s, Precision precision, OperationList& list) {
-  const auto& moe = *job.model.moe;
-  const double gate = job.model.gated_mlp ? 2 : 1;
-  const double local_tokens = s.sequence_tokens;
-  const double imbalance = job.routed_factor();
-  const double experts_local = static_cast<double>(moe.experts) / key.ep;
-  const double routed = local_tokens * moe.top_k * key.etp * imbalance;
-  const double per_expert = std::max(1.0, routed / experts_local);
-  const double ffn_local = static_cast<double>(moe.expert_ffn) / key.etp;
-  list.add(product(job, "router", "t' x experts x h", local_tokens, moe.experts, s.h, wide_precision(job), 1, kMoe));
-  const double rate = narrow(precision) ? job.profile.expert_gemm_factor : job.profile.expert_gemm_factor_16bit;
-  const auto grouped = [&](const char* name, double n, double k, std::uint16_t module) {
-    auto op = product(job, name, "per local expert: m = routed tokens / local experts", per_expert, n, k, precision,
-                      rate, module);
-    op.count = experts_local;
-    // A grouped kernel fills the GPU with all experts at once: price one product of all rows, weights read once each.
-    const double m = per_expert * experts_local;
-    op.forward = gemm_time(job, m, n, k, precision, rate);
-    op.input_gradient = gemm_time(job, m, k, n, precision, rate);
-    op.weight_gradient = gemm_time(job, m, n, k, precision, rate);
-    const Bytes weights(experts_local * n * k * 2);
-    const Seconds weights_read = weights / (job.cluster.gpu.memory_bandwidth * job.constants.gemm_bytes);
-    op.forward = max(op.forward, weights_read);
-    op.input_gradient = max(op.input_gradient, weights_read);
-    op.weight_gradient = max(op.weight_gradient, weights_read);
-    op.flops_forward = op.flops_forward * experts_local;
-    op.flops_backward = op.flops_backward * experts_local;
-    return op;
-  };
-  list.add(grouped("experts up+gate", gate * ffn_local, s.h, kMoe));
-  list.add(grouped("experts down", s.h, ffn_local, kMoe));
-  if (moe.shared_ffn > 0) {
-    const double shared_local = moe.shared_ffn / s.tp;
-    list.add(product(job, "shared experts up+gate", "t x 2 fs/tp x h", s.tokens, gate * shared_local, s.h, precision,
-                     job.profile.gemm_factor, kSharedExperts | kMoe));
-    list.add(product(job, "shared experts down", "t x h x fs/tp", s.tokens, s.h, shared_local, precision,
-                     job.profile.gemm_factor, kSharedExperts | kMoe));
-  }
-  Operation permute;
-  permute.name = "permute and unpermute";
-  permute.kind = OperationKind::memory;
-  permute.module = kMoe;
-  permute.formula = "permute bytes x h x routed tokens";
-  permute.bytes_forward =
-      Bytes(job.profile.permute_bytes_per_routed * s.widening * s.h * local_tokens * moe.top_k * imbalance);
-  permute.bytes_backward = permute.bytes_forward;
-  permute.forward = memory_time(job, permute.bytes_forward, MemoryKind::plain);
-  permute.input_gradient = permute.forward;
-  list.add(permute);
-  if (key.ep > 1) {
-    const auto group = place_group(job.cluster, key.ep, expert_stride(key));
-    const bool in_eight_bits = narrow(precision) && job.training.dispatcher != Dispatcher::all_to_all;
-    const Bytes combine_copy = s.element * s.h;
-    const Bytes dispatch_copy = in_eight_bits ? Bytes(s.h) : combine_copy;
-    const Seconds dispatch = dispatch_time(job, dispatch_copy, local_tokens, group);
-    const Seconds combine = dispatch_time(job, combine_copy, local_tokens, group);
-    Operation op;
-    op.name = "expert all-to-all";
-    op.kind = OperationKind::ep_comm;
-    op.module = kMoe;
-    op.formula = "dispatch + combine of t' x top_k x h, (ep-1)/ep leaves the rank";
-    op.bytes_forward = (dispatch_copy + combine_copy) * (local_tokens * moe.top_k * imbalance);
-    op.bytes_backward = op.bytes_forward;
-    op.forward = dispatch + combine;
-    op.input_gradient = combine * 2.0;
-    list.add(op);
-  }
-  if (key.etp > 1) {
-    const auto group = place_group(job.cluster, key.etp, 1);
-    const Bytes bytes = s.element * (local_tokens * key.etp * moe.top_k * s.h);
-    Operation op;
-    op.name = "expert tensor-parallel gather and scatter";
-    op.kind = OperationKind::tp_comm;
-    op.module = kMoe;
-    op.formula = "all-gather + reduce-scatter of the routed tokens over etp";
-    op.bytes_forward = bytes * 2.0;
-    op.bytes_backward = bytes * 2.0;
-    op.forward = collective_time(job, Collective::all_gather, bytes, group) +
-                 collective_time(job, Collective::reduce_scatter, bytes, group);
-    op.input_gradient = op.forward;
-    list.add(op);
-  }
-}
-
 double tp_exposed(const Job& job) {
   return switched_on(job.training.overlap_tp, job.profile.tp_overlap_default) ? 1 - job.profile.tp_hidden : 1;
 }
@@ -324,19 +187,29 @@ void add_weight_gradients(const Job& job, double params, OperationList& list) {
   list.add(op);
 }
 
-void add_fp8_casts(const Job& job, const LayerSizes& s, double gemm_inputs, OperationList& list) {
+/// Inputs of the narrow products are scaled and rounded in the forward pass, gradients of their outputs in the backward
+/// pass; each is written twice, along both of its sides, for the products of either direction.
+void add_fp8_casts(const Job& job, OperationList& list) {
   if (!narrow(job.training.precision)) {
     return;
+  }
+  double inputs = 0;
+  double outputs = 0;
+  for (const auto& product : list) {
+    if (product.kind == OperationKind::gemm && std::string_view(product.name) != kRouter) {
+      inputs += product.count * product.m * product.k;
+      outputs += product.count * product.m * product.n;
+    }
   }
   Operation op;
   op.name = "quantisation of product inputs";
   op.kind = OperationKind::memory;
-  op.formula = "bytes per input element, half forward and half backward";
-  const double passes = recipe_of(job).cast_bytes / kRecipes.front().cast_bytes;
-  op.bytes_forward = Bytes(job.profile.fp8_cast_bytes / 2 * passes * gemm_inputs * s.tokens);
-  op.bytes_backward = op.bytes_forward;
+  op.formula = "bytes per element of inputs forward, of gradients of outputs backward";
+  const double bytes = job.profile.fp8_cast_bytes / 2 * recipe_of(job).cast_bytes / kRecipes.front().cast_bytes;
+  op.bytes_forward = Bytes(bytes * inputs);
+  op.bytes_backward = Bytes(bytes * outputs);
   op.forward = memory_time(job, op.bytes_forward, MemoryKind::plain);
-  op.input_gradient = op.forward;
+  op.input_gradient = memory_time(job, op.bytes_backward, MemoryKind::plain);
   list.add(op);
 }
 
@@ -372,13 +245,33 @@ Seconds gemm_time(const Job& job, double m, double n, double k, Precision precis
   return max(compute, memory) + kKernelOverhead;
 }
 
+Operation product(const Job& job, const char* name, const char* formula, double m, double n, double k,
+                  Precision precision, double rate, std::uint16_t module) {
+  Operation op;
+  op.name = name;
+  op.formula = formula;
+  op.kind = OperationKind::gemm;
+  op.m = m;
+  op.n = n;
+  op.k = k;
+  op.module = module;
+  op.flops_forward = Flops(2 * m * n * k);
+  op.flops_backward = Flops(4 * m * n * k);
+  if (narrow(precision)) {
+    rate *= recipe_of(job).product_rate;
+  }
+  op.forward = gemm_time(job, m, n, k, precision, rate);
+  op.input_gradient = gemm_time(job, m, k, n, precision, rate);
+  op.weight_gradient = gemm_time(job, n, k, m, precision, rate);
+  return op;
+}
+
 OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_layer) {
   OperationList list;
   const auto s = sizes_of(job, key);
   const auto precision = job.training.precision;
   const auto& model = job.model;
   const double rate = job.profile.gemm_factor;
-  double gemm_inputs = 0;
   if (model.latent) {
     const auto& mla = *model.latent;
     const double heads = s.heads_local;
@@ -395,13 +288,11 @@ OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_lay
                      heads * (mla.qk_nope + static_cast<double>(mla.v)), mla.kv_lora, precision, rate,
                      kMlaUpProjection));
     list.add(product(job, "attention output", "t x h x a v/tp", s.tokens, s.h, heads * s.width_v, precision, rate, 0));
-    gemm_inputs += 2 * s.h + heads * s.width_v;
   } else {
     const double gate = model.query_gate ? 2 : 1;
     list.add(product(job, "query key value", "t x (a+2k)d/tp x h", s.tokens, gate * s.q_local + 2 * s.kv_local, s.h,
                      precision, rate, 0));
     list.add(product(job, "attention output", "t x h x a d/tp", s.tokens, s.h, s.q_local, precision, rate, 0));
-    gemm_inputs += s.h + s.q_local;
   }
   add_attention(job, key, s, list);
   if (key.cp > 1) {
@@ -414,7 +305,6 @@ OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_lay
     if (model.moe->shared_ffn > 0) {
       add_tp_pair(job, key, s, "tensor-parallel collectives of shared experts", 0, list);
     }
-    gemm_inputs += (s.h + model.moe->expert_ffn) * model.moe->top_k / s.sp;
   } else {
     const double gate = model.gated_mlp ? 2 : 1;
     list.add(product(job, model.gated_mlp ? "FFN up+gate" : "FFN up",
@@ -422,10 +312,9 @@ OperationList layer_operations(const Job& job, const LayerKey& key, bool moe_lay
                      rate, kMlp));
     list.add(product(job, "FFN down", "t x h x f/tp", s.tokens, s.h, s.ffn_local, precision, rate, kMlp));
     add_tp_pair(job, key, s, "tensor-parallel collectives of the FFN", 0, list);
-    gemm_inputs += s.h + s.ffn_local;
   }
   add_elementwise(job, key, s, moe_layer, list);
-  add_fp8_casts(job, s, gemm_inputs, list);
+  add_fp8_casts(job, list);
   add_weight_gradients(job, params.dense + params.expert, list);
   if (job.adapters != 0) {
     freeze_layer(job, key, s, moe_layer, list);

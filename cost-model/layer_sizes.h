@@ -51,4 +51,9 @@ RankParameters rank_parameters(const Job& job, const LayerKey& key, bool moe_lay
 /// What the user says of an overlap, else the profile's habit.
 bool switched_on(Switch choice, double habit);
 
+/// One matrix product of a layer with both of its backward products: data gradient (m, k, n), weight gradient (n, k,
+/// m).
+Operation product(const Job& job, const char* name, const char* formula, double m, double n, double k,
+                  Precision precision, double rate, std::uint16_t module);
+
 }  // namespace tpplan

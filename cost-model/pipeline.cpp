@@ -133,6 +133,8 @@ Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, 
   }
 }
 
+double lone_passes(int pp) { return (5.0 * pp - 2) / 4 + 2.0 / pp; }
+
 namespace {
 
 /// Layers per stage where blocks are dealt out by cost, the head counting as its share of a layer's weights: a stage

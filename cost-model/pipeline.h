@@ -32,4 +32,9 @@ struct PipelineTimes {
 /// rank is free, and transfers count; of the others of all ranks together, without transfers.
 Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, const PipelineTimes& t);
 
+/// Forward passes of a rank, on average over the ranks, that DualPipe runs beside no backward pass, and as many
+/// backward passes: those that fill and drain the pipeline. Of rank r of either half of h = pp / 2 ranks 3h - 1 - r,
+/// and one more of the two in the middle, from the order of passes in its authors' program.
+double lone_passes(int pp);
+
 }  // namespace tpplan

@@ -44,6 +44,8 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"kernel_gap_s", &P::kernel_gap_s, "GPU seconds idle between two kernels"},
       {"moe_host_forward_s", &P::moe_host_forward_s, "host seconds of a MoE layer's forward pass"},
       {"moe_host_backward_factor", &P::moe_host_backward_factor, "the same backward, in forward passes"},
+      {"moe_host_proxied", &P::moe_host_proxied, "times that host time with deepep-proxied"},
+      {"moe_host_graphed", &P::moe_host_graphed, "share of it that is left beside CUDA graphs"},
       {"loss_bytes_per_logit", &P::loss_bytes_per_logit, "memory traffic of the loss per logit"},
       {"weight_gradient_bytes", &P::weight_gradient_bytes, "traffic of gradient accumulation per parameter"},
       {"flash_forward_factor", &P::flash_forward_factor, "fused attention forward rate over the GPU constant"},
@@ -64,16 +66,14 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"pp_scatter_gather", &P::pp_scatter_gather, "1: a stage's output is sent in tp parts and gathered"},
       {"ep_exposed", &P::ep_exposed, "exposed share of expert all-to-all without overlap"},
       {"ep_exposed_overlapped", &P::ep_exposed_overlapped, "the same with overlap"},
-      {"deduplicated_dispatch", &P::deduplicated_dispatch, "1: one copy of a token per node is the habit"},
       {"expert_gemm_factor_16bit", &P::expert_gemm_factor_16bit, "rate of 16-bit grouped products"},
       {"expert_gemm_factor", &P::expert_gemm_factor, "rate of grouped products over the GPU constant"},
-      {"permute_bytes_per_routed", &P::permute_bytes_per_routed, "traffic of dispatch and combine, times hidden"},
       {"all_to_all_factor", &P::all_to_all_factor, "bus bandwidth of expert all-to-all over the link's constant"},
       {"optimizer_bytes", &P::optimizer_bytes, "optimizer traffic per local parameter"},
       {"step_fixed_s", &P::step_fixed_s, "seconds per step that nothing else explains"},
       {"selective_op_share", &P::selective_op_share, "share of products that per-operation recompute repeats"},
       {"cp_attention_factor", &P::cp_attention_factor, "attention time under context parallelism"},
-      {"fp8_cast_bytes", &P::fp8_cast_bytes, "quantisation traffic per product input element"},
+      {"fp8_cast_bytes", &P::fp8_cast_bytes, "quantisation traffic of an input and an output element"},
       {"gradient_wire_bytes", &P::gradient_wire_bytes, "bytes of a reduced gradient"},
       {"owner_broadcast", &P::owner_broadcast, "1: updated weights travel in one broadcast per owner of a shard"},
       {"far_network_exponent", &P::far_network_exponent, "network bandwidth falls with (nodes/16)^-x beyond 16 nodes"},
@@ -344,6 +344,9 @@ FrameworkProfile ProfileSet::read_profile(const std::string& path) const {
   if (root.has("architectures")) {
     profile.architectures = root.texts("architectures");
   }
+  if (root.has("dispatchers")) {
+    profile.dispatchers = root.texts("dispatchers");
+  }
   profile.only_by_date = root.flag("only_by_date", false);
   profile.compiled = root.has("compiled") ? (root.flag("compiled") ? 1 : 0) : -1;
   profile.inventory = root.choice("inventory", row_names(inventories));
@@ -425,8 +428,8 @@ ProfileSet ProfileSet::load(const std::string& folder) {
   return set;
 }
 
-const FrameworkProfile& ProfileSet::find(Framework framework, const GpuSpec& gpu, std::string_view date,
-                                         bool compiled) const {
+const FrameworkProfile& ProfileSet::find(Framework framework, const GpuSpec& gpu, std::string_view date, bool compiled,
+                                         std::string_view dispatcher) const {
   const FrameworkProfile* best = nullptr;
   const FrameworkProfile* earliest = nullptr;
   const auto covers = [&](const FrameworkProfile& profile) {
@@ -436,6 +439,10 @@ const FrameworkProfile& ProfileSet::find(Framework framework, const GpuSpec& gpu
     return profile.architectures.empty() || std::find(profile.architectures.begin(), profile.architectures.end(),
                                                       gpu.architecture) != profile.architectures.end();
   };
+  const auto dispatches = [&](const FrameworkProfile& profile) {
+    return profile.dispatchers.empty() ||
+           std::find(profile.dispatchers.begin(), profile.dispatchers.end(), dispatcher) != profile.dispatchers.end();
+  };
   // A profile of the GPU's own architecture beats a general one of the same era.
   const auto better = [&](const FrameworkProfile& a, const FrameworkProfile& b) {
     return a.since != b.since ? a.since > b.since : a.architectures.size() > b.architectures.size();
@@ -443,7 +450,7 @@ const FrameworkProfile& ProfileSet::find(Framework framework, const GpuSpec& gpu
   for (const bool any_architecture : {false, true}) {
     for (const auto& profile : frameworks) {
       if (profile.framework != framework || !profile.program.empty() || (!any_architecture && !covers(profile)) ||
-          (date.empty() && profile.only_by_date)) {
+          !dispatches(profile) || (date.empty() && profile.only_by_date)) {
         continue;
       }
       if (earliest == nullptr || profile.since < earliest->since) {

@@ -123,6 +123,7 @@ struct FrameworkProfile {
   std::string program;                     ///< fine-tuning program it speaks for, "": the framework in general
   std::string since;                       ///< "2023-11": newest profile that starts no later than the run's date
   std::vector<std::string> architectures;  ///< GPU architectures it holds for; empty: all
+  std::vector<std::string> dispatchers;    ///< for runs that state one of these; empty: all
   bool only_by_date = false;               ///< for runs that carry a date, never the newest profile of a plan
   int compiled = -1;                       ///< 1: for compiled programs only, 0: for eager ones only, -1: both
 
@@ -139,6 +140,9 @@ struct FrameworkProfile {
   double kernel_gap_s = 0;         ///< GPU idle time between two kernels
   double moe_host_forward_s = 0;   ///< host time of one MoE layer's forward pass beyond a dense layer's
   double moe_host_backward_factor = 2;
+  double moe_host_proxied = 1;  ///< times both where processes of the host move the tokens (deepep-proxied)
+  double moe_host_graphed =
+      0.45;  ///< of both, what stays when graphs replay all but the exchange and the routed experts
   double loss_bytes_per_logit = 40;
   double weight_gradient_bytes = 8;  ///< traffic of accumulating weight gradients, per parameter and micro-batch
   double flash_forward_factor = 1;   ///< rate of this era's fused attention over the GPU constant
@@ -159,16 +163,14 @@ struct FrameworkProfile {
   double pp_scatter_gather = 0;        ///< 1: without sequence parallelism 1/tp of a stage's output crosses the network
   double ep_exposed = 1;               ///< share of expert all-to-all exposed without overlap
   double ep_exposed_overlapped = 0.3;
-  double deduplicated_dispatch = 0;  ///< 1: tokens cross the network once per node unless the user names a dispatcher
-  double expert_gemm_factor_16bit = 1;   ///< the same for 16-bit products
-  double expert_gemm_factor = 0.8;       ///< rate of grouped products over the GPU constant
-  double permute_bytes_per_routed = 10;  ///< times hidden: dispatch and combine traffic of one routed token
+  double expert_gemm_factor_16bit = 1;  ///< the same for 16-bit products
+  double expert_gemm_factor = 0.8;      ///< rate of grouped products over the GPU constant
   double all_to_all_factor = 1;
   double optimizer_bytes = 50;  ///< memory traffic of the optimizer per local fp32 parameter
   double step_fixed_s = 0.01;
   double selective_op_share = 0.4;  ///< share of the products that per-operation recompute runs again
   double cp_attention_factor = 1;
-  double fp8_cast_bytes = 8;  ///< per element of each product's input, forward and backward
+  double fp8_cast_bytes = 8;  ///< half per input element of a product forward, half per output element backward
   double gradient_wire_bytes = 4;
   double owner_broadcast = 0;       ///< 1: every owner of a shard broadcasts it after the update, one after the other
   double far_network_exponent = 0;  ///< busbw of the network falls with (nodes/16)^-x beyond 16 nodes
@@ -270,9 +272,10 @@ struct ProfileSet {
   static ProfileSet load(const std::string& folder);
   /// One more profile file, resolved against the inventories of this set.
   [[nodiscard]] FrameworkProfile read_profile(const std::string& path) const;
-  /// Profile of a framework on a GPU architecture at a date ("" = newest): the newest era that starts no later.
+  /// Profile of a framework on a GPU architecture at a date ("" = newest): the newest era that starts no later, among
+  /// those that hold for the program (compiled or not) and for the dispatcher of routed tokens it states ("" = none).
   [[nodiscard]] const FrameworkProfile& find(Framework framework, const GpuSpec& gpu, std::string_view date,
-                                             bool compiled = false) const;
+                                             bool compiled = false, std::string_view dispatcher = {}) const;
   /// Profile of a fine-tuning program at a date, the newest era that starts no later; throws SpecError without one.
   [[nodiscard]] const FrameworkProfile& find_program(std::string_view program, std::string_view date) const;
   /// By GPU id, else by architecture, else the generic row.

@@ -57,6 +57,9 @@ std::string to_json(const FrameworkProfile& profile) {
   if (!profile.architectures.empty()) {
     root["architectures"] = profile.architectures;
   }
+  if (!profile.dispatchers.empty()) {
+    root["dispatchers"] = profile.dispatchers;
+  }
   if (profile.only_by_date) {
     root["only_by_date"] = true;
   }

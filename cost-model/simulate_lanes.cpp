@@ -22,6 +22,14 @@ double Simulator::Work::time_of(int r, const Pass& pass) const {
   return times[static_cast<std::size_t>(pass.kind)].raw();
 }
 
+/// The same of a pass that no other hides the exchanges of.
+double Simulator::Work::lone_time_of(int r, const Pass& pass) const {
+  const auto& sums = stage_of(r, pass).costs.sums;
+  const std::array<Seconds, 4> exchanges{sums.ep_hidden_forward, sums.ep_hidden_backward, Seconds(0),
+                                         sums.ep_hidden_backward};
+  return time_of(r, pass) + exchanges[static_cast<std::size_t>(pass.kind)].raw();
+}
+
 /// Deviation from 1 of a pass's time: a sum of twelve uniform numbers, nearly normal, the same on every machine.
 double Simulator::Work::jitter() {
   if (perturbation_->jitter <= 0) {
@@ -165,7 +173,9 @@ void Simulator::Work::add_pass(int r, std::size_t i) {
     add_pieces(r, i, factor, reduces(i), gathered);
     return;
   }
-  const double time = (gpu_time_of(r, pass) + (pair ? gpu_time_of(r, passes[i + 1]) : 0)) * factor;
+  const double time =
+      (gpu_time_of(r, pass) + (pair ? gpu_time_of(r, passes[i + 1]) : lone_time_of(r, pass) - time_of(r, pass))) *
+      factor;
   const Mark mark{
       SimulatedKind::pass, StreamKind::compute, static_cast<std::int32_t>(i), 0, stage_of(r, pass).pieces(), true};
   if (launches_) {
@@ -255,7 +265,7 @@ void Simulator::Work::add_pieces(int r, std::size_t i, double factor, bool scatt
   for (int piece = 0; piece < pieces; ++piece) {
     sum += piece_time(costs_[stage.part], piece_kind(stage, piece), pass.kind);
   }
-  const double whole = time_of(r, pass);
+  const double whole = lone_time_of(r, pass);
   const double scale = std::abs(whole - sum) > 1e-9 * whole ? whole / sum : 1;
   for (int k = 0; k < pieces; ++k) {
     const int piece = forward ? k : pieces - 1 - k;

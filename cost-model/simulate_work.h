@@ -95,6 +95,7 @@ class Simulator::Work {
   [[nodiscard]] Bytes activations_of(const Stage& stage) const;
   [[nodiscard]] const Stage& stage_of(int r, const Pass& pass) const;
   [[nodiscard]] double time_of(int r, const Pass& pass) const;
+  [[nodiscard]] double lone_time_of(int r, const Pass& pass) const;
   [[nodiscard]] bool reduces_beside(int r) const;
   double jitter();
 

@@ -143,6 +143,7 @@ struct PipelineStages {
   double micro_batches = 1;
   std::vector<HeldActivations> held;  ///< of every rank where counted in its order; else held_by_rule() holds
   PipelineTimes times;
+  Seconds hidden_exchanges;  ///< of experts, by DualPipe: one micro-batch, over all ranks
   /// No order of passes is faster: the slowest stage, busy with every micro-batch. Seconds of a step.
   [[nodiscard]] Seconds lower_bound() const { return times.slowest * micro_batches; }
 };
@@ -154,6 +155,7 @@ PipelineStages pipeline_stages(const Job& job, const Layout& layout, std::span<c
 struct PipelineSpan {
   Seconds span;            ///< pipeline_time()
   Seconds transfers;       ///< exposed transfers between stages
+  Seconds lone_exchanges;  ///< expert exchanges of DualPipe's passes that run beside no other
   Seconds tied_reduction;  ///< all-reduce of a tied matrix between the two ends of the pipeline
 };
 PipelineSpan pipeline_span(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,

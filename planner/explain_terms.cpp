@@ -119,7 +119,18 @@ std::string cp_formula(const Context& c) {
   return c.layout.cp == 1 ? "cp 1: none" : per_pass(c, &PassCosts::cp_forward, &PassCosts::cp_backward);
 }
 std::string ep_formula(const Context& c) {
-  return c.layout.ep * c.layout.etp == 1 ? "ep 1: none" : per_pass(c, &PassCosts::ep_forward, &PassCosts::ep_backward);
+  if (c.layout.ep * c.layout.etp == 1) {
+    return "ep 1: none";
+  }
+  const auto& sums = c.stage.sums;
+  const bool hidden = sums.ep_hidden_forward > Seconds(0) && (sums.ep_forward + sums.ep_backward).raw() <= 0;
+  const std::string shown = hidden ? "hidden beside the other micro-batch's passes"
+                                   : per_pass(c, &PassCosts::ep_forward, &PassCosts::ep_backward);
+  return c.layout.schedule == Schedule::dualpipe
+             ? shown +
+                   "; whole in (5 pp - 2) / 4 + 2 / pp forward and as many backward passes of a rank, averaged over "
+                   "ranks, that run beside no other"
+             : shown;
 }
 
 std::string pp_formula(const Context& c) {

@@ -225,9 +225,10 @@ std::vector<OptionRow> make_rows() {
        .argument = "D",
        .commands = kPlanned,
        .meaning = "how routed tokens travel",
-       .fallback = "the framework's",
-       .details = "all-to-all sends a copy per expert; deepep and hybridep cross the network once per node, in 8 bits "
-                  "where products take 8-bit inputs.",
+       .fallback = "all-to-all",
+       .details = "all-to-all sends a copy per expert; deepep and hybridep one per rank, across the network one per "
+                  "node. deepep-fp8 dispatches in 8 bits where products take 8-bit inputs; deepep-proxied goes through "
+                  "processes of the host, as on EFA.",
        .completes = Completes::choices,
        .choices = [] { return names_of(kDispatcherNames); },
        .set = [](Options& o, const Text& text) { return read_name(text, kDispatcherNames, o.dispatcher); }},

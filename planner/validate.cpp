@@ -81,10 +81,7 @@ std::vector<RunPrediction> prepare(const std::vector<RunRecord>& records, const 
     run.record = &record;
     run.skipped = unpriced_reason(record);
     if (run.skipped.empty()) {
-      const auto& training = record.training;
-      const auto& profile = training.program.empty() ? profiles.find(training.framework, record.cluster.gpu,
-                                                                     training.date, training.compiled)
-                                                     : profiles.find_program(training.program, training.date);
+      const auto& profile = profile_of(profiles, record.training, record.cluster.gpu);
       const bool calibrated = covers(calibration, record);
       run.job = assemble_job(record.model, record.cluster, record.training, profile, profiles,
                              calibrated ? calibration : Calibration{});

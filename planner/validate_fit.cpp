@@ -242,7 +242,8 @@ bool price_by_another(const Runs& runs, const std::string& profile, const Profil
     if (!known) {
       return false;
     }
-    run->job.profile = others.find(training.framework, run->record->cluster.gpu, training.date, training.compiled);
+    run->job.profile = others.find(training.framework, run->record->cluster.gpu, training.date, training.compiled,
+                                   name_in(kDispatcherNames, training.dispatcher));
     predict(*run);
   }
   return true;

@@ -198,10 +198,12 @@ void read_training(ObjectReader in, RunRecord& record) {
                   : loss == "chunked" ? Loss::chunked
                                       : Loss::by_profile;
   const auto dispatcher = in.text("dispatcher", "");
-  training.dispatcher = dispatcher.empty()                   ? Dispatcher::by_profile
-                        : dispatcher == "hybridep"           ? Dispatcher::hybridep
-                        : dispatcher.rfind("deepep", 0) == 0 ? Dispatcher::deepep
-                                                             : Dispatcher::all_to_all;
+  if (const auto named = value_in(kDispatcherNames, dispatcher)) {
+    training.dispatcher = *named;
+  } else if (!dispatcher.empty()) {
+    // deepep-uccl and deepep-nvshmem: DeepEP's interface over processes of the host.
+    training.dispatcher = dispatcher.rfind("deepep", 0) == 0 ? Dispatcher::deepep_proxied : Dispatcher::all_to_all;
+  }
   const auto optimizer = in.text("optimizer", "adam");
   if (const auto found = value_in(kOptimizerNames, optimizer)) {
     record.layout.optimizer = *found;
@@ -399,7 +401,9 @@ RunRecord parse_line(const std::string& file, int line, const std::string& text,
       record.assumed = in.texts("assumed");
     }
     // TorchTitan checkpoints per operation unless told otherwise: its habit stands in for what a source does not state.
-    if (record.training.framework == Framework::torchtitan && record.layout.recompute == RecomputeKind::none &&
+    // The trainer of captured graphs (2026) wraps no modules and keeps everything unless told.
+    if (record.training.framework == Framework::torchtitan && record.training.date < "2026" &&
+        record.layout.recompute == RecomputeKind::none &&
         std::find(record.assumed.begin(), record.assumed.end(), "training.recompute") != record.assumed.end()) {
       record.layout.recompute = RecomputeKind::selective_op;
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cost-model/pipeline.h"
 #include "cost-model/spec_reader.h"
 #include "tests/cost-model/schedule_run.h"
 
@@ -144,6 +145,28 @@ TEST_CASE("generated DualPipe has the bubble of its authors' table") {
       const auto run = execute(make(Schedule::dualpipe, p, m), {});
       CHECK(run.idle_of(3.0 * m) == doctest::Approx((p / 2 - 1) * (3 + 2 - 3)));
     }
+  }
+}
+
+TEST_CASE("generated DualPipe leaves as many passes alone as are counted") {
+  for (const int p : {2, 4, 8, 16}) {
+    const auto schedule = make(Schedule::dualpipe, p, 4 * p);
+    double forward = 0;
+    double backward = 0;
+    for (const auto& passes : schedule.ranks) {
+      for (std::size_t i = 0; i < passes.size(); ++i) {
+        if (passes[i].with_next) {
+          ++i;  // the second of the pair
+        } else if (passes[i].kind == PassKind::forward) {
+          ++forward;
+        } else if (passes[i].kind != PassKind::weight) {
+          ++backward;
+        }
+      }
+    }
+    CAPTURE(p);
+    CHECK(forward / p == doctest::Approx(lone_passes(p)));
+    CHECK(backward / p == doctest::Approx(lone_passes(p)));
   }
 }
 

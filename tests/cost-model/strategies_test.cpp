@@ -284,7 +284,7 @@ TEST_CASE("tokens limited to some nodes cross the network once per node") {
   auto job = priced_job(load_model(std::string(TPPLAN_SOURCE_DIR) + "/models/deepseek-v3.json"), "h800-80gb-sxm", 8, 8,
                         4096, 64);
   job.training.precision = Precision::fp8;
-  job.training.dispatcher = Dispatcher::deepep;
+  job.training.dispatcher = Dispatcher::deepep_fp8;
   Layout layout;
   layout.dp = 64;
   layout.ep = 64;
@@ -340,6 +340,25 @@ TEST_CASE("nvfp4 products run at twice the peak of fp8") {
                               (9e15 * job.constants.power_factor * job.constants.gemm_fp4) +
                           2e-6;
   CHECK(gemm_time(job, n, n, n, Precision::nvfp4).raw() == doctest::Approx(expected).epsilon(1e-9));
+}
+
+TEST_CASE("8-bit products round their inputs forward and the gradients of their outputs backward") {
+  // Llama 2 7B, per token: inputs of qkv, projection, up+gate 4,096 each and of down 11,008; outputs 12,288 + 4,096 +
+  // 22,016 + 4,096. Read in 16 bits, written twice in 8: 4 bytes an element.
+  auto job = priced_job(tests::llama_7b(), "h100-80gb-sxm", 1, 8, 4096, 64);
+  const auto casts = [&] {
+    const auto list = layer_operations(job, layer_key(Layout{}), false);
+    for (const auto& op : list) {
+      if (std::string(op.name) == "quantisation of product inputs") {
+        return std::array<double, 2>{op.bytes_forward.raw(), op.bytes_backward.raw()};
+      }
+    }
+    return std::array<double, 2>{0, 0};
+  };
+  CHECK(casts()[0] == 0);
+  job.training.precision = Precision::fp8;
+  CHECK(casts()[0] == doctest::Approx(4.0 * 4096 * 23296).epsilon(1e-12));
+  CHECK(casts()[1] == doctest::Approx(4.0 * 4096 * 42496).epsilon(1e-12));
 }
 
 TEST_CASE("full recomputation of some layers costs and frees their share") {

@@ -113,7 +113,7 @@ TEST_CASE("DeepSeek-V3 takes the time its report gives") {
   auto job =
       job_at("deepseek-v3", resolve_cluster(kRoot + "/clusters/2048xH800.json"), 4096, 15360, Framework::megatron);
   job.training.precision = Precision::fp8;
-  job.training.dispatcher = Dispatcher::deepep;
+  job.training.dispatcher = Dispatcher::deepep_fp8;
   const double seconds = step_of(job, "pp=16 dp=128 ep=64 etp=1 micro-batch=1 zero=1 schedule=dualpipe").raw();
   CHECK(seconds == doctest::Approx(19.926).epsilon(0.15));
 }

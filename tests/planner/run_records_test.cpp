@@ -178,3 +178,30 @@ TEST_CASE("every shipped run record is read without a warning") {
   CHECK(records.size() == 16);
   CHECK(warnings == "");
 }
+
+TEST_CASE("the dispatcher of a run record decides how its tokens travel") {
+  const auto dispatcher = [](const std::string& word) {
+    return record_of(with("\"micro_batch\": 2", "\"micro_batch\": 2, \"dispatcher\": \"" + word + "\""))
+        .training.dispatcher;
+  };
+  CHECK(record_of(kRecord).training.dispatcher == Dispatcher::by_profile);
+  CHECK(dispatcher("all-to-all") == Dispatcher::all_to_all);
+  CHECK(dispatcher("deepep") == Dispatcher::deepep);
+  CHECK(dispatcher("hybridep") == Dispatcher::hybridep);
+  // Libraries with DeepEP's interface whose network is driven by processes of the host.
+  CHECK(dispatcher("deepep-uccl") == Dispatcher::deepep_proxied);
+  CHECK(dispatcher("deepep-nvshmem") == Dispatcher::deepep_proxied);
+}
+
+TEST_CASE("checkpointing that a TorchTitan record only assumes is the habit of its trainer") {
+  const auto recompute = [](const std::string& date, const std::string& assumed) {
+    auto text = with("\"framework\": \"megatron\"", "\"framework\": \"torchtitan\"");
+    text = with("2024-01", date, text);
+    text = with("\"step_s\": 1.5}", "\"step_s\": 1.5}, \"assumed\": [" + assumed + "]", text);
+    return record_of(text).layout.recompute;
+  };
+  CHECK(recompute("2025-11", "\"training.recompute\"") == RecomputeKind::selective_op);
+  CHECK(recompute("2025-11", "\"hardware.intra\"") == RecomputeKind::none);
+  // The trainer of captured graphs wraps no modules.
+  CHECK(recompute("2026-04", "\"training.recompute\"") == RecomputeKind::none);
+}

@@ -1,0 +1,150 @@
+// Routed experts: what the exchange moves, how fast grouped products run, what is left of the host.
+#include "cost-model/moe_operations.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "tests/planner/jobs.h"
+
+using namespace tpplan;
+using tests::priced_job;
+
+namespace {
+
+ModelSpec deepseek_v3() { return load_model(std::string(TPPLAN_SOURCE_DIR) + "/models/deepseek-v3.json"); }
+
+Layout experts_over(int ranks) {
+  Layout layout;
+  layout.dp = ranks;
+  layout.ep = ranks;
+  return layout;
+}
+
+Operation operation_named(const Job& job, const Layout& layout, const std::string& name) {
+  const auto list = layer_operations(job, layer_key(layout), true);
+  for (const auto& op : list) {
+    if (name == op.name) {
+      return op;
+    }
+  }
+  FAIL("no operation " << name);
+  return {};
+}
+
+double exchange_s(const Job& job, const Layout& layout) {
+  return operation_named(job, layout, "expert all-to-all").forward.raw();
+}
+
+}  // namespace
+
+TEST_CASE("a token visits fewer ranks than it has experts") {
+  // 8 (1 - (7/8)^8) = 5.251; of 64 ranks 64 (1 - (63/64)^8) = 7.576; all on one rank: one copy.
+  CHECK(distinct_ranks(8, 8) == doctest::Approx(5.2512).epsilon(1e-4));
+  CHECK(distinct_ranks(64, 8) == doctest::Approx(7.5759).epsilon(1e-4));
+  CHECK(distinct_ranks(1, 8) == 1);
+}
+
+TEST_CASE("DeepEP sends one copy of a token to each rank inside a node") {
+  // 8 x B200, NVLink 900 GB/s of which 0.77 is reached: 4,096 tokens x 5.251 copies x 14,336 bytes down and back.
+  auto job = priced_job(deepseek_v3(), "b200-180gb-sxm", 1, 8, 4096, 64);
+  job.model.moe->routing_group_limit = 0;
+  job.training.dispatcher = Dispatcher::deepep;
+  const double copies = 8 * (1 - std::pow(7.0 / 8, 8));
+  const double once = 4096 * copies * 14336 / (900e9 * 0.77) + job.links[0].base.raw();
+  CHECK(exchange_s(job, experts_over(8)) == doctest::Approx(2 * once).epsilon(1e-9));
+  auto plain = job;
+  plain.training.dispatcher = Dispatcher::all_to_all;
+  CHECK(exchange_s(plain, experts_over(8)) > exchange_s(job, experts_over(8)));
+}
+
+TEST_CASE("only a dispatcher made for it sends 8 bits") {
+  auto job = priced_job(deepseek_v3(), "h100-80gb-sxm", 1, 8, 4096, 64);
+  job.training.dispatcher = Dispatcher::deepep;
+  const double wide = exchange_s(job, experts_over(8));
+  job.training.precision = Precision::fp8;
+  CHECK(exchange_s(job, experts_over(8)) == doctest::Approx(wide).epsilon(1e-12));
+  job.training.dispatcher = Dispatcher::deepep_fp8;
+  const double base = job.links[0].base.raw();
+  CHECK(exchange_s(job, experts_over(8)) - 2 * base == doctest::Approx(0.75 * (wide - 2 * base)).epsilon(1e-9));
+}
+
+TEST_CASE("grouped products slow down as the measured ones do when an expert has few rows") {
+  // B200, 16 bits, TFLOP/s of SimuMax's table (configs/system/b200_bf16_ceperm.json): experts, rows of each, n, k,
+  // forward and data gradient.
+  struct Measured {
+    int experts, rows;
+    double n, k, forward, input_gradient;
+  };
+  constexpr std::array<Measured, 4> kMeasured{{{32, 1024, 4096, 7168, 1030, 978},
+                                               {32, 1024, 7168, 2048, 885, 998},
+                                               {20, 1232, 5120, 1536, 890, 863},
+                                               {40, 2460, 3072, 5120, 1095, 1017}}};
+  for (const auto& row : kMeasured) {
+    auto job = priced_job(deepseek_v3(), "b200-180gb-sxm", 1, 8, row.rows, 64);
+    auto& moe = *job.model.moe;
+    job.model.hidden = static_cast<int>(row.k);
+    moe.experts = row.experts;
+    moe.top_k = row.experts;  // every token visits every expert: as many rows each as the sequence has
+    moe.expert_ffn = static_cast<int>(row.n / 2);
+    const auto op = operation_named(job, experts_over(1), "experts up+gate");
+    INFO(row.experts << " experts of " << row.rows << " rows");
+    CHECK(op.m == row.rows);
+    CHECK(op.flops_forward.raw() / op.forward.raw() / 1e12 == doctest::Approx(row.forward).epsilon(0.15));
+    CHECK(op.flops_forward.raw() / op.input_gradient.raw() / 1e12 == doctest::Approx(row.input_gradient).epsilon(0.15));
+    // The inner size of the weight gradient is the rows of one expert.
+    const double flops = 2.0 * row.experts * row.rows * row.n * row.k;
+    const double rate = 2250e12 * job.constants.gemm_16bit * job.constants.power_factor;
+    CHECK(op.weight_gradient.raw() ==
+          doctest::Approx(flops * (1 + job.constants.gemm_k0 / row.rows) / rate + 2e-6).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("graphs leave a share of the host time where the dispatcher runs beside them") {
+  auto job = priced_job(deepseek_v3(), "gb200", 2, 4, 4096, 64);
+  job.profile.moe_host_forward_s = 1e-3;
+  job.profile.moe_host_graphed = 0.4;
+  job.training.dispatcher = Dispatcher::hybridep;
+  const auto key = layer_key(experts_over(8));
+  const double eager = layer_costs(job, key).moe.host_forward.raw();
+  CHECK(eager == doctest::Approx(1e-3));
+  job.training.cuda_graphs = true;
+  CHECK(layer_costs(job, key).moe.host_forward.raw() == doctest::Approx(0.4e-3));
+  // One copy per expert needs the counts of its rows on the host, graphs or not.
+  job.training.dispatcher = Dispatcher::all_to_all;
+  CHECK(layer_costs(job, key).moe.host_forward.raw() == doctest::Approx(1e-3));
+  job.training.dispatcher = Dispatcher::deepep_proxied;
+  job.training.cuda_graphs = false;
+  job.profile.moe_host_proxied = 1.5;
+  CHECK(layer_costs(job, key).moe.host_forward.raw() == doctest::Approx(1.5e-3));
+}
+
+TEST_CASE("an overlapped exchange also runs while the GPU waits for the host") {
+  // Slow network: the exchange takes longer than the layer's work, so that what sticks out shrinks by part of the wait.
+  auto job = priced_job(deepseek_v3(), "h100-80gb-sxm", 8, 8, 4096, 64);
+  job.training.dispatcher = Dispatcher::all_to_all;
+  job.training.overlap_ep = Switch::on;
+  job.profile.network_factor = 0.2;
+  const auto key = layer_key(experts_over(64));
+  job.profile.moe_host_forward_s = 0;
+  const auto free = layer_costs(job, key).moe;
+  job.profile.moe_host_forward_s = 1e-3;
+  const auto waiting = layer_costs(job, key).moe;
+  CHECK(waiting.ep_forward + waiting.ep_backward < free.ep_forward + free.ep_backward);
+  CHECK(waiting.total() > free.total());
+}
+
+TEST_CASE("a profile may hold for runs that state their dispatcher only") {
+  const auto profiles = ProfileSet::load(std::string(TPPLAN_SOURCE_DIR) + "/clusters/profiles");
+  const auto gpu = priced_job(deepseek_v3(), "b300-sxm", 1, 8, 4096, 64).cluster.gpu;
+  const auto name = [&](const char* date, const char* dispatcher) {
+    return profiles.find(Framework::megatron, gpu, date, false, dispatcher).name;
+  };
+  CHECK(name("2026-06", "all-to-all") == "megatron-2026-06");
+  CHECK(name("2026-07", "deepep-proxied") == "megatron-2026-06");
+  CHECK(name("2026-06", "hybridep") == "megatron-2025-blackwell");
+  CHECK(name("2026-06", "") == "megatron-2025-blackwell");
+  CHECK(name("", "all-to-all") == "megatron-2025-blackwell");
+}
