@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "cost-model/data_loading.h"
 #include "cost-model/in_flight.h"
 #include "cost-model/layer_sizes.h"
 #include "cost-model/mixed.h"
@@ -29,6 +28,8 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
     const auto stage = stage_costs(costs[index_of(shape.groups[i])], shape.groups[i].content);
     if (i < out.known.size()) {
       out.known[i] = stage;
+      out.held_by_rule[i] =
+          held_by_rule(layout, costs[index_of(shape.groups[i])], shape.groups[i].first_rank, out.micro_batches);
     }
     const double n = shape.groups[i].count;
     // A micro-batch goes through one of the copies.
@@ -45,6 +46,7 @@ PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<con
       times.slowest_weight = weight;
     }
   }
+  out.loading = data_loading(job, layout);
   out.slowest = times.slowest;
   times.weight_share = costs.front().weight_share;
   out.span = pipeline_time(layout.schedule, layout.pp, layout.vpp, out.micro_batches, times);
@@ -167,7 +169,9 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
       }
     };
     if (pipeline.held.empty()) {
-      weigh(stage_memory(on, layout, costs, group, stage, groups, all_micro_batches));
+      const auto held = i < pipeline.known.size() ? pipeline.held_by_rule[i]
+                                                  : held_by_rule(layout, costs, group.first_rank, all_micro_batches);
+      weigh(stage_memory(on, layout, costs, group, stage, groups, all_micro_batches, held));
       continue;
     }
     // Which of the ranks that hold the same layers is the fullest depends on the order.
@@ -181,7 +185,7 @@ Estimate combine(const Job& job, const Layout& layout, std::span<const LayerCost
       }
     }
   }
-  out.step.data = data_loading(job, layout).exposed(all_micro_batches, out.step.total());
+  out.step.data = pipeline.loading.exposed(all_micro_batches, out.step.total());
   out.step.lower_bound = pipeline.slowest * all_micro_batches;
   const double layers_flops_scale = all_micro_batches / layout.pp;
   const int moe_layers = job.moe() ? job.moe_before.back() : 0;

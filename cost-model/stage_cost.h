@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
+#include "cost-model/data_loading.h"
 #include "cost-model/estimate.h"
 #include "cost-model/schedules.h"
 
@@ -114,11 +116,13 @@ Seconds transfer_time(const Job& job, const Layout& layout, const LayerCosts& co
 struct PipelineCosts {
   std::array<StageCosts, 4> known;  ///< of the first groups of the shape: ends, middle, uneven ranks
   double micro_batches = 1;
-  Seconds slowest;                    ///< forward and backward of the slowest stage, one micro-batch
-  Seconds span;                       ///< pipeline_time()
-  Seconds transfers;                  ///< exposed transfers between stages, per step
-  Seconds tied_reduction;             ///< all-reduce of a tied matrix between the two ends of the pipeline
-  std::vector<HeldActivations> held;  ///< of every rank where counted; else held_by_rule() holds
+  Seconds slowest;                              ///< forward and backward of the slowest stage, one micro-batch
+  Seconds span;                                 ///< pipeline_time()
+  Seconds transfers;                            ///< exposed transfers between stages, per step
+  Seconds tied_reduction;                       ///< all-reduce of a tied matrix between the two ends of the pipeline
+  std::array<HeldActivations, 4> held_by_rule;  ///< of the first ranks of the first groups
+  std::vector<HeldActivations> held;            ///< of every rank where counted in an order, else empty
+  DataLoading loading;
 };
 /// `costs`: of each part of the cluster (one, unless stages lie on parts of a mixed cluster).
 PipelineCosts pipeline_costs(const Job& job, const Layout& layout, std::span<const LayerCosts> costs,
