@@ -147,11 +147,15 @@ StageMemory stage_memory(const Job& job, const Layout& layout, const LayerCosts&
                                        {1, held.backward, tensors.first_backward},
                                        {2, held.end, tensors.embedding_gradient},
                                        {5, held.forward, Bytes(0)}}};
-  const auto bytes_at = [&](const Moment& moment) { return (one + tensors.buffer) * moment.held + moment.extra; };
-  Moment worst = moments.front();
-  for (const Moment& moment : moments) {
-    worst = bytes_at(moment) > bytes_at(worst) ? moment : worst;
+  const Bytes each = one + tensors.buffer;
+  std::size_t fullest = 0;
+  Bytes most = each * held.loss + tensors.at_loss;
+  for (std::size_t i = 1; i < moments.size(); ++i) {
+    const Bytes bytes = each * moments[i].held + moments[i].extra;
+    fullest = bytes > most ? i : fullest;
+    most = max(most, bytes);
   }
+  const Moment& worst = moments[fullest];
   m.moment = worst.number;
   m.in_flight = worst.held;
   m.activations += one * worst.held;

@@ -1,6 +1,7 @@
 #include "cost-model/schedules.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <stdexcept>
 
@@ -107,33 +108,33 @@ int all_micro_batches(const Request& request, int) { return request.micro_batche
 int as_ranks(const Request& request, int) { return std::min(request.ranks, request.micro_batches); }
 int twice_ranks(const Request& request, int) { return std::min(2 * request.ranks - 1, request.micro_batches); }
 
+constexpr std::array<ScheduleRow, kScheduleNames.size()> kRows{{
+    {Schedule::gpipe, StagePlacement::looped, false, fill_gpipe, all_micro_batches, "GPipe, arXiv 1811.06965"},
+    {Schedule::f1b1, StagePlacement::looped, false, fill_interleaved,
+     [](const Request& q, int rank) { return std::min(q.ranks - rank, q.micro_batches); },
+     "PipeDream-Flush, arXiv 2104.04473 section 2.2.1"},
+    {Schedule::interleaved, StagePlacement::looped, false, fill_interleaved,
+     [](const Request& q, int rank) { return std::min(interleaved_warm_up(q, rank) + 1, q.micro_batches * q.chunks); },
+     "arXiv 2104.04473 section 2.2.2"},
+    {Schedule::zb_h1, StagePlacement::looped, true, fill_zb_h1, as_ranks, "arXiv 2401.10241 section 2.1"},
+    {Schedule::zb_h2, StagePlacement::looped, true, fill_zb_h2, twice_ranks, "arXiv 2401.10241 section 2.2"},
+    {Schedule::zb_1p, StagePlacement::looped, true, fill_zb_1p, as_ranks, "arXiv 2401.10241 section 3, limit p"},
+    {Schedule::zb_2p, StagePlacement::looped, true, fill_zb_2p, twice_ranks, "arXiv 2401.10241 section 3, limit 2p"},
+    {Schedule::zb_v, StagePlacement::v_shape, true, detail::fill_v_shape,
+     [](const Request& q, int) { return 2 * std::min(q.ranks, q.micro_batches); }, "arXiv 2401.10241 section 6"},
+    {Schedule::dualpipe, StagePlacement::both_ends, true, detail::fill_dualpipe,
+     [](const Request& q, int) { return std::min(q.ranks + 1, q.micro_batches); },
+     "DeepSeek-V3 report, arXiv 2412.19437 section 3.2.1"},
+}};
+
 }  // namespace
 
 const std::vector<ScheduleRow>& schedule_rows() {
-  static const std::vector<ScheduleRow> rows{
-      {Schedule::gpipe, StagePlacement::looped, false, fill_gpipe, all_micro_batches, "GPipe, arXiv 1811.06965"},
-      {Schedule::f1b1, StagePlacement::looped, false, fill_interleaved,
-       [](const Request& q, int rank) { return std::min(q.ranks - rank, q.micro_batches); },
-       "PipeDream-Flush, arXiv 2104.04473 section 2.2.1"},
-      {Schedule::interleaved, StagePlacement::looped, false, fill_interleaved,
-       [](const Request& q, int rank) {
-         return std::min(interleaved_warm_up(q, rank) + 1, q.micro_batches * q.chunks);
-       },
-       "arXiv 2104.04473 section 2.2.2"},
-      {Schedule::zb_h1, StagePlacement::looped, true, fill_zb_h1, as_ranks, "arXiv 2401.10241 section 2.1"},
-      {Schedule::zb_h2, StagePlacement::looped, true, fill_zb_h2, twice_ranks, "arXiv 2401.10241 section 2.2"},
-      {Schedule::zb_1p, StagePlacement::looped, true, fill_zb_1p, as_ranks, "arXiv 2401.10241 section 3, limit p"},
-      {Schedule::zb_2p, StagePlacement::looped, true, fill_zb_2p, twice_ranks, "arXiv 2401.10241 section 3, limit 2p"},
-      {Schedule::zb_v, StagePlacement::v_shape, true, detail::fill_v_shape,
-       [](const Request& q, int) { return 2 * std::min(q.ranks, q.micro_batches); }, "arXiv 2401.10241 section 6"},
-      {Schedule::dualpipe, StagePlacement::both_ends, true, detail::fill_dualpipe,
-       [](const Request& q, int) { return std::min(q.ranks + 1, q.micro_batches); },
-       "DeepSeek-V3 report, arXiv 2412.19437 section 3.2.1"},
-  };
+  static const std::vector<ScheduleRow> rows(kRows.begin(), kRows.end());
   return rows;
 }
 
-const ScheduleRow& row_of(Schedule schedule) { return schedule_rows()[static_cast<std::size_t>(schedule)]; }
+const ScheduleRow& row_of(Schedule schedule) { return kRows[static_cast<std::size_t>(schedule)]; }
 
 PipelineSchedule::Place PipelineSchedule::place_of(int stage, int micro_batch) const {
   const int p = size();
