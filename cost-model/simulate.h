@@ -166,9 +166,9 @@ class Simulator {
   /// times of stage_costs(); transfers between stages over the ports of sending and receiving GPU, which gradient and
   /// parameter traffic of the same network shares; parameter gathers layer by layer (FSDP with its limit of gathered
   /// layers, ZeRO-1/2 before the first forward pass of each layer); gradient reduction layer by layer beside every
-  /// backward pass where every micro-batch's are reduced, else beside the last one of the rank that ends last, after the
-  /// passes of the others, which wait then (as Megatron-Core does);
-  /// clipping, optimizer step and host copies. Data-parallel traffic beside passes slows both, see LaneEngine.
+  /// backward pass where every micro-batch's are reduced, else beside the last one of the rank that ends last, after
+  /// the passes of the others, which wait then (as Megatron-Core does); clipping, optimizer step and host copies.
+  /// Data-parallel traffic beside passes slows both, see LaneEngine.
   ///
   /// Ranks that differ only in their tensor-, context- or data-parallel place behave alike and are simulated once; a
   /// slow GPU holds up all its replicas, as they wait for it. Where launching a layer takes longer than the layer, or a

@@ -24,8 +24,8 @@ std::string divided(const FrozenRank& rank, int from_stage) {
 
 /// How the number of adapter parameters comes about.
 std::string adapter_count_formula(const TrainingSpec& training) {
-  const std::string prompts = std::to_string(kPromptLength) + " x hidden and a gate per head in all but the first " +
-                              std::to_string(kLayersWithoutPrompts) + " layers";
+  std::string prompts = std::to_string(kPromptLength) + " x hidden and a gate per head in all but the first " +
+                        std::to_string(kLayersWithoutPrompts) + " layers";
   switch (training.peft) {
     case PeftMethod::adapter:
       return prompts;
