@@ -6,10 +6,17 @@
 namespace tpplan {
 namespace {
 
-/// What a product of one expert costs beyond its share of one large product: its last wave of tiles is not full. 108
-/// grouped products on B200 (128 to 9,832 rows an expert) and 12 on A100 PCIe, kernels of SimuMax: median 5 us forward
-/// and 6 us for the data gradient, quarter to quarter 3 to 8 us.
-constexpr Seconds kExpertTail = 5_us;
+/// What a product of one expert costs beyond its share of one large product where each expert has kernels of its own:
+/// its last wave of tiles is not full. 108 grouped products on B200 (128 to 9,832 rows an expert) and 12 on A100 PCIe,
+/// kernels of SimuMax: median 5 us forward and 6 us for the data gradient, quarter to quarter 3 to 8 us. PyTorch's
+/// programs have one kernel for all experts, which fills the waves of one with tiles of the next: 80 products of
+/// torch._grouped_mm on H200 with 4 to 32 experts of 512 and 1,024 rows show none forward and backward, 160 with more
+/// or fewer rows -3 to 2 us.
+Seconds expert_tail(Framework framework) {
+  const bool torch =
+      framework == Framework::fsdp || framework == Framework::torchtitan || framework == Framework::plain;
+  return torch ? 0_us : 5_us;
+}
 
 /// Libraries that send a token once to each rank (and across the network once to each node) and sum its results on the
 /// way back, instead of one copy per expert.
@@ -104,7 +111,7 @@ Operation grouped(const Job& job, const char* name, double rows, double experts,
   op.flops_backward = Flops(4 * rows * n * k);
   const Bytes weights(experts * n * k * 2);
   const Seconds weights_read = weights / (job.cluster.gpu.memory_bandwidth * job.constants.gemm_bytes);
-  const Seconds tails = kExpertTail * experts;
+  const Seconds tails = expert_tail(job.training.framework) * experts;
   op.forward = max(gemm_time(job, rows, n, k, precision, rate) + tails, weights_read);
   op.input_gradient = max(gemm_time(job, rows, k, n, precision, rate) + tails, weights_read);
   op.weight_gradient = max(gemm_time(job, n, k * experts, per_expert, precision, rate), weights_read);
