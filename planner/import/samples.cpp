@@ -63,7 +63,7 @@ Samples parse_samples(const std::string& name, std::string text, const ImportOpt
     const std::size_t line_end = std::min(head.find('\n', first), head.size());
     const std::string line = head.substr(first, line_end - first);
     if (contains(head, "\"results\"") || contains(head, "\"nccl_version\"")) {
-      return samples_of_log(parse_nccl_tests_json(name, std::move(text)), options);
+      return samples_of_log(parse_nccl_tests_json(name, text), options);
     }
     if (contains(line, "\"schema_version\"") && contains(line, "}")) return parse_comm_bench_samples(name, text);
     return parse_microbenchmark(name, std::move(text));
