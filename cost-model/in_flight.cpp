@@ -1,7 +1,6 @@
 #include "cost-model/in_flight.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "cost-model/pipeline.h"
 
@@ -12,6 +11,7 @@ ScheduleRequest order_request(const Job& job, const Layout& layout, const LayerC
   request.ranks = layout.pp;
   request.chunks = layout.vpp;
   request.micro_batches = micro_batches;
+  request.group = layout.vpp_group;
   if (!row_of(layout.schedule).splits_backward) {
     return request;
   }
@@ -28,7 +28,7 @@ ScheduleRequest order_request(const Job& job, const Layout& layout, const LayerC
 bool holds_by_order(Schedule schedule) { return row_of(schedule).splits_backward && schedule != Schedule::dualpipe; }
 
 HeldActivations held_by_rule(const Layout& layout, const LayerCosts& costs, int rank, double micro_batches) {
-  double held = in_flight(layout.schedule, layout.pp, layout.vpp, rank, micro_batches);
+  double held = in_flight(layout.schedule, layout.pp, layout.vpp, rank, micro_batches, layout.vpp_group);
   double freed = 1.0 / chunks_of(layout.schedule, layout.vpp);  // by the pass that ends a backward
   if (layout.schedule == Schedule::zb_h1 || layout.schedule == Schedule::zb_1p) {
     const double whole = in_flight(Schedule::f1b1, layout.pp, 1, rank, micro_batches);
@@ -38,9 +38,7 @@ HeldActivations held_by_rule(const Layout& layout, const LayerCosts& costs, int 
     freed = costs.weight_share;
   } else if (layout.schedule == Schedule::interleaved && rank == 0) {
     // The first stage's backward passes come last, after those of the later chunks of a whole group.
-    const double group = micro_batches < layout.pp
-                             ? micro_batches
-                             : layout.pp + micro_batches - layout.pp * std::floor(micro_batches / layout.pp);
+    const double group = first_group(rule_request(layout.pp, layout.vpp, micro_batches, layout.vpp_group));
     freed = std::max(freed, held - micro_batches + ((layout.vpp - 1) * group + 1) / layout.vpp);
   }
   return {held, held, held, held - freed};

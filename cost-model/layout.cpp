@@ -54,7 +54,7 @@ struct KeyRow {
   std::string (*read)(Layout&, std::string_view);
 };
 
-const std::array<KeyRow, 10> kOtherKeys{{
+const std::array<KeyRow, 11> kOtherKeys{{
     {"zero", "",
      [](Layout& layout, std::string_view text) -> std::string {
        std::int32_t value = 0;
@@ -64,6 +64,7 @@ const std::array<KeyRow, 10> kOtherKeys{{
        layout.zero = static_cast<std::uint8_t>(value);
        return "";
      }},
+    {"vpp-group", "group", [](Layout& layout, std::string_view text) { return read_positive(text, layout.vpp_group); }},
     {"shard-group", "", [](Layout& layout, std::string_view text) { return read_positive(text, layout.shard_group); }},
     {"sequence-parallel", "sp",
      [](Layout& layout, std::string_view text) -> std::string {
@@ -233,6 +234,9 @@ std::string to_text(const Layout& layout) {
     add("etp", std::to_string(layout.etp));
   }
   add_above_one("vpp", layout.vpp);
+  if (layout.vpp_group > 0) {
+    add("vpp-group", std::to_string(layout.vpp_group));
+  }
   add("micro-batch", std::to_string(layout.micro_batch));
   add("zero", std::to_string(layout.zero));
   if (layout.shard_group > 0) {

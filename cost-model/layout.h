@@ -45,6 +45,7 @@ struct Layout {
   std::int32_t ep = 1;
   std::int32_t etp = 1;
   std::int32_t vpp = 1;               ///< virtual stages per pipeline rank
+  std::int32_t vpp_group = 0;         ///< micro-batches through a chunk in turn when interleaved; 0: as many as stages
   std::int32_t micro_batch = 1;       ///< sequences
   std::int32_t shard_group = 0;       ///< ranks that share ZeRO/FSDP states; 0: all data-parallel ranks
   std::int32_t recompute_layers = 0;  ///< full recompute of so many layers per stage; 0: all of them
@@ -158,11 +159,11 @@ bool set_recompute(Layout& layout, std::string_view text);
 std::string to_text(const Layout& layout);
 
 /// Reads "tp=8 pp=4 micro-batch=1 ..." for a cluster of `world` GPUs: key=value separated by blanks or commas, keys as
-/// the options are called ('-' and '_' alike; "sp" and "mbs" for short). dp is derived. What the text does not name is
-/// taken from `defaults`, except: sequence parallelism is on when tp > 1, the schedule is interleaved when vpp > 1, and
-/// etp equals tp where the defaults say 0. "layers-per-stage=3+3+2" goes to `layers_per_stage`, and is unknown without
-/// it. A layout that breaks a rule (tp * pp * cp not dividing the world too) is not an error here.
-/// Throws SpecError with every problem: unknown keys and values, repeated keys, a dp that disagrees.
+/// the options are called ('-' and '_' alike; "sp", "mbs" and "group" for short). dp is derived. What the text does not
+/// name is taken from `defaults`, except: sequence parallelism is on when tp > 1, the schedule is interleaved when vpp
+/// > 1, and etp equals tp where the defaults say 0. "layers-per-stage=3+3+2" goes to `layers_per_stage`, and is unknown
+/// without it. A layout that breaks a rule (tp * pp * cp not dividing the world too) is not an error here. Throws
+/// SpecError with every problem: unknown keys and values, repeated keys, a dp that disagrees.
 Layout parse_layout(std::string_view text, int world, const Layout& defaults = {},
                     std::vector<int>* layers_per_stage = nullptr);
 

@@ -17,11 +17,17 @@ int depth_of(Schedule schedule, int pp, int vpp) {
   return schedule == Schedule::dualpipe ? pp : pp * chunks_of(schedule, vpp);
 }
 
-double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches) {
+ScheduleRequest rule_request(int pp, int vpp, double micro_batches, int vpp_group) {
   ScheduleRequest request;
   request.ranks = pp;
   request.chunks = vpp;
   request.micro_batches = static_cast<int>(micro_batches);
+  request.group = vpp_group;
+  return request;
+}
+
+double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches, int vpp_group) {
+  const ScheduleRequest request = rule_request(pp, vpp, micro_batches, vpp_group);
   const ScheduleRow& row = row_of(schedule);
   return row.most_held(request, rank) / static_cast<double>(chunks_of(schedule, vpp));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cost-model/estimate.h"
+#include "cost-model/schedules.h"
 
 namespace tpplan {
 
@@ -15,9 +16,12 @@ int chunks_of(Schedule schedule, int vpp);
 /// Stages that one micro-batch goes through.
 int depth_of(Schedule schedule, int pp, int vpp);
 
+/// What closed forms ask of a schedule's row. `vpp_group` is Layout::vpp_group.
+ScheduleRequest rule_request(int pp, int vpp, double micro_batches, int vpp_group);
+
 /// Micro-batches (in units of all layers of the rank) whose activations rank r may hold at once: the limit of the
 /// schedule's row, which orders that do not depend on times reach.
-double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches);
+double in_flight(Schedule schedule, int pp, int vpp, int rank, double micro_batches, int vpp_group = 0);
 
 /// Times of the stages of a pipeline per micro-batch: sums over all ranks and those of the slowest one.
 struct PipelineTimes {
@@ -29,7 +33,9 @@ struct PipelineTimes {
 
 /// Time from the first to the last pass of a step, closed form per schedule, exact for equal stages. Of schedules that
 /// split the backward pass it is the longest such time of any rank, since the next step starts on a rank as soon as the
-/// rank is free, and transfers count; of the others of all ranks together, without transfers.
+/// rank is free, and transfers count; of the others of all ranks together, without transfers. It is the same for every
+/// group of the interleaved schedule that is allowed: of at least pp micro-batches, the first is back from the other
+/// ranks before the last has left, so that the last rank works without a break once it has begun.
 Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, const PipelineTimes& t);
 
 /// Forward passes of a rank, on average over the ranks, that DualPipe runs beside no backward pass, and as many

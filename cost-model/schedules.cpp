@@ -24,17 +24,11 @@ void fill_gpipe(const Request& request, PipelineSchedule& schedule) {
 
 int group_of(const Request& request) { return request.group > 0 ? request.group : request.ranks; }
 
-/// Micro-batches of the first group: it takes what is left over, since a last group of fewer than p would stall.
-int first_group(const Request& request) {
-  const int group = group_of(request);
-  return request.micro_batches < group ? request.micro_batches : group + request.micro_batches % group;
-}
-
 /// Passes of a rank in the order of the interleaved schedule: groups of micro-batches, each through all chunks.
 std::vector<Pass> grouped(const Request& request, PassKind kind) {
   std::vector<Pass> order;
   for (int begin = 0, end = first_group(request); begin < request.micro_batches;
-       begin = end, end += group_of(request)) {
+       begin = end, end = std::min(end + group_of(request), request.micro_batches)) {
     for (int c = 0; c < request.chunks; ++c) {
       for (int m = begin; m < end; ++m) {
         order.push_back({kind, m, kind == PassKind::forward ? c : request.chunks - 1 - c, false});
@@ -128,6 +122,15 @@ constexpr std::array<ScheduleRow, kScheduleNames.size()> kRows{{
 }};
 
 }  // namespace
+
+int first_group(const ScheduleRequest& request) {
+  const int group = group_of(request);
+  const int left = request.micro_batches % group;
+  if (request.micro_batches < group) {
+    return request.micro_batches;
+  }
+  return left < request.ranks ? group + left : group;
+}
 
 const std::vector<ScheduleRow>& schedule_rows() {
   static const std::vector<ScheduleRow> rows(kRows.begin(), kRows.end());

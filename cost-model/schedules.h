@@ -77,6 +77,11 @@ struct ScheduleRequest {
   double weight_share = 1;  ///< PipelineSchedule::weight_share
 };
 
+/// Micro-batches of the first group of the interleaved schedule, the largest. What is left over of whole groups forms a
+/// last, smaller one (Megatron-LM core/pipeline_parallel/schedules.py), but joins the first when it is fewer than there
+/// are ranks: a chunk that ends before the first of its micro-batches has been around all ranks would stall.
+int first_group(const ScheduleRequest& request);
+
 /// One generator.
 struct ScheduleRow {
   Schedule schedule;

@@ -114,7 +114,7 @@ void Simulator::Work::choose_schedule(const PipelineSchedule* given) {
   } else {
     const ScheduleRequest request = order_request(*job_, *layout_, costs_.front(), micro_batches_);
     const auto same = [](const ScheduleRequest& a, const ScheduleRequest& b) {
-      return a.ranks == b.ranks && a.chunks == b.chunks && a.micro_batches == b.micro_batches &&
+      return a.ranks == b.ranks && a.chunks == b.chunks && a.micro_batches == b.micro_batches && a.group == b.group &&
              a.times.forward == b.times.forward && a.times.backward == b.times.backward &&
              a.times.weight == b.times.weight && a.times.transfer == b.times.transfer &&
              a.weight_share == b.weight_share;

@@ -108,6 +108,7 @@ const std::array<MovableAxis, 10> kMovable{{
     {"vpp",
      [](Layout& layout, std::int32_t value) {
        layout.vpp = value;
+       layout.vpp_group = value > 1 ? layout.vpp_group : 0;
        layout.schedule = value > 1 ? Schedule::interleaved : Schedule::f1b1;
      },
      [](const Layout& layout) { return std::to_string(layout.vpp); }},

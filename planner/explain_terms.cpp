@@ -217,6 +217,9 @@ std::string bubble_formula(const Context& c) {
       text = row.formula;
     }
   }
+  if (c.layout.vpp_group > 0) {
+    text += ", in groups of " + number(c.layout.vpp_group) + " micro-batches as in groups of pp";
+  }
   return text + "; this rank: tf " + format(c.stage.forward) + ", tb " + format(c.stage.backward) + ", of it tw " +
          format(c.stage.weight) + "; a rank faster than the slowest waits for it in every micro-batch";
 }
@@ -447,8 +450,9 @@ std::string optimizer_memory(const Context& c, const MemoryEstimate& m) {
 }
 std::string activations_memory(const Context& c, const MemoryEstimate& m) {
   const double held = m.in_flight;
-  std::string text =
-      shortest(std::round(held * 100) / 100) + (held > 1 ? " micro-batches" : " micro-batch") + " in flight x [";
+  std::string text = shortest(std::round(held * 100) / 100) + (held > 1 ? " micro-batches" : " micro-batch") +
+                     " in flight" + (c.layout.vpp_group > 0 ? " (groups of " + number(c.layout.vpp_group) + ")" : "") +
+                     " x [";
   if (c.group.content.dense > 0) {
     const int untouched = c.group.content.embedding ? std::min(c.costs.untouched_layers, c.group.content.dense) : 0;
     text += number(c.group.content.dense - untouched) + " dense x " + format(c.costs.dense_activations);

@@ -6,6 +6,7 @@ namespace tpplan {
 namespace {
 
 constexpr int kMostGpus = 1 << 24;
+constexpr int kMostGroup = 1 << 24;  // micro-batches
 
 using Options = PlannerOptions;
 using Text = std::string;
@@ -54,6 +55,17 @@ std::vector<OptionRow> layout_rows() {
       axis("ep", "expert parallel: GPUs that share the experts", read_axis<axis_index("ep")>),
       axis("etp", "tensor parallel size inside an expert", read_axis<axis_index("etp")>),
       axis("vpp", "virtual stages per pipeline rank", read_axis<axis_index("vpp")>),
+      {.name = "vpp-group",
+       .argument = "LIST",
+       .group = OptionGroup::layout,
+       .commands = "plan report",
+       .meaning = "micro-batches in a group of the interleaved schedule",
+       .fallback = "0",
+       .details =
+           "So many micro-batches go through a virtual stage before the next one of the rank begins; 0: as many as "
+           "there are pipeline stages. Larger groups keep more activations and leave transfers more time "
+           "(Megatron-Core's --microbatch-group-size-per-virtual-pipeline-stage).",
+       .set = [](Options& o, const Text& text) { return read_counts(text, 0, kMostGroup, o.space.vpp_group); }},
       axis("micro-batch", "sequences per micro-batch", read_axis<axis_index("micro-batch")>),
       {.name = "zero",
        .argument = "LIST",

@@ -92,13 +92,19 @@ std::vector<LayoutSpace::Pipeline> open_pipelines(const Job& job, const SearchSp
   const bool interleaves = std::find(offered.begin(), offered.end(), Schedule::interleaved) != offered.end();
   const std::vector<int> even = pp > 1 ? open_chunks(job.model.layers, pp) : std::vector<int>{};
   std::vector<LayoutSpace::Pipeline> pipelines;
+  const auto add = [&](int vpp, Schedule schedule) {
+    const bool grouped = schedule == Schedule::interleaved && !space.vpp_group.empty();
+    for (const int group : grouped ? space.vpp_group : std::vector<int>{0}) {
+      pipelines.push_back({pp, vpp, schedule, group, 0});
+    }
+  };
   if (space.schedules.empty()) {
     std::vector<int> open{1};
     if (interleaves) {
       open.insert(open.end(), even.begin(), even.end());
     }
     for (const int vpp : values_or(asked, open)) {
-      pipelines.push_back({pp, vpp, vpp > 1 ? Schedule::interleaved : Schedule::f1b1, 0});
+      add(vpp, vpp > 1 ? Schedule::interleaved : Schedule::f1b1);
     }
     return pipelines;
   }
@@ -107,7 +113,7 @@ std::vector<LayoutSpace::Pipeline> open_pipelines(const Job& job, const SearchSp
                                   : schedule == Schedule::zb_v      ? std::vector<int>{2}
                                                                     : std::vector<int>{1};
     for (const int vpp : values_or(asked, open)) {
-      pipelines.push_back({pp, vpp, schedule, 0});
+      add(vpp, schedule);
     }
   }
   return pipelines;
@@ -335,6 +341,7 @@ void LayoutScan::visit(std::size_t layer_key) {
     layout.pp = pipeline.pp;
     layout.vpp = pipeline.vpp;
     layout.schedule = pipeline.schedule;
+    layout.vpp_group = pipeline.vpp_group;
     const std::size_t pipeline_rule = first_broken(layout, first_pipeline_rule_, first_data_rule_);
     if (pipeline_rule < first_data_rule_) {
       stats_.rejected[pipeline_rule] += count;

@@ -18,6 +18,7 @@ struct LayoutSpace {
   struct Pipeline {
     std::int32_t pp = 1, vpp = 1;
     Schedule schedule = Schedule::f1b1;
+    std::int32_t vpp_group = 0;
     std::size_t shape = 0;  ///< index into shapes
   };
   struct Sharding {

@@ -14,7 +14,7 @@ bool a_megatron(const Job& job) {
 
 bool axes_not_positive(const Job&, const Layout& layout) {
   return std::any_of(kAxes.begin(), kAxes.end(), [&](const AxisRow& axis) { return layout.*axis.field < 1; }) ||
-         layout.shard_group < 0 || layout.recompute_layers < 0;
+         layout.shard_group < 0 || layout.vpp_group < 0 || layout.recompute_layers < 0;
 }
 
 std::string first_axis_below_one(const Job&, const Layout& layout) {
@@ -23,7 +23,7 @@ std::string first_axis_below_one(const Job&, const Layout& layout) {
       return std::string(axis.option) + " " + std::to_string(layout.*axis.field) + " < 1";
     }
   }
-  return "shard-group and full:N count GPUs and layers";
+  return "shard-group, vpp-group and full:N count GPUs, micro-batches and layers";
 }
 
 bool heads_do_not_divide(const Job& job, const Layout& layout) { return job.model.heads % layout.tp != 0; }

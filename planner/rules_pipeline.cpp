@@ -160,10 +160,31 @@ bool a_torch_pipeline(const Job& job) {
   return job.training.framework == Framework::fsdp || job.training.framework == Framework::torchtitan;
 }
 
-/// Interleaved 1F1B sends micro-batches in groups of pp (Megatron's default group; torch forms M / pp rounds of equal
-/// size).
+/// Only Megatron-Core has an option for it; other trainers' groups follow from stages and micro-batches.
+bool sizes_groups(const Job& job) {
+  return job.training.framework == Framework::megatron || job.training.framework == Framework::plain;
+}
+bool group_not_offered(const Job& job, const Layout& layout) {
+  return layout.vpp_group > 0 && (layout.schedule != Schedule::interleaved || !sizes_groups(job));
+}
+bool group_out_of_range(const Job& job, const Layout& layout) {
+  return layout.vpp_group > 0 && (layout.vpp_group < layout.pp || layout.vpp_group > micro_batches(job, layout));
+}
+bool group_leaves_few(const Job& job, const Layout& layout) {
+  if (layout.vpp_group == 0) {
+    return false;
+  }
+  const int left = micro_batches(job, layout) % layout.vpp_group;
+  return left > 0 && left < layout.pp;
+}
+bool group_is_refused(const Job& job, const Layout& layout) {
+  return group_out_of_range(job, layout) || group_leaves_few(job, layout);
+}
+
+/// Interleaved 1F1B sends micro-batches in groups of pp when none are asked for (Megatron's default group; torch forms
+/// M / pp rounds of equal size).
 bool groups_do_not_divide(const Job& job, const Layout& layout) {
-  if (layout.schedule != Schedule::interleaved || layout.pp < 2) {
+  if (layout.schedule != Schedule::interleaved || layout.pp < 2 || layout.vpp_group > 0) {
     return false;
   }
   const int count = micro_batches(job, layout);
@@ -189,6 +210,24 @@ std::int64_t group_of_micro_batches(const Layout& layout) { return one_micro_bat
 std::string micro_batch_count(const Job& job, const Layout& layout) {
   return number(job.training.global_batch) + " / (dp " + number(layout.dp) + " x micro-batch " +
          number(layout.micro_batch) + ") = " + number(micro_batches(job, layout)) + " micro-batches";
+}
+
+/// The nearest sizes of groups that are legal, if there are any.
+std::string nearest_groups(const Job& job, const Layout& layout) {
+  std::vector<std::string> found;
+  const auto look = [&](int from, int to, int step) {
+    Layout other = layout;
+    for (other.vpp_group = from; other.vpp_group * step <= to * step; other.vpp_group += step) {
+      if (!group_is_refused(job, other)) {
+        found.push_back(number(other.vpp_group));
+        return;
+      }
+    }
+  };
+  const int most = micro_batches(job, layout);
+  look(std::min(layout.vpp_group - 1, most), layout.pp, -1);
+  look(std::max(layout.vpp_group + 1, layout.pp), most, 1);
+  return "; nearest: " + (found.empty() ? "vpp 1" : "vpp-group " + one_of(found));
 }
 
 }  // namespace
@@ -275,9 +314,35 @@ std::vector<Rule> pipeline_rules() {
        "interleaved needs at least 2 virtual stages per rank, zb-v exactly 2, the others 1 "
        "(torch.distributed.pipelining; TorchTitan distributed/pipeline_parallel.py)",
        RuleDepth::pipeline, chunks_do_not_suit, chunks_arithmetic},
+      {"vpp-group-offered",
+       "groups of micro-batches belong to interleaved 1F1B, and their size is an option of Megatron-Core alone "
+       "(Megatron-LM --microbatch-group-size-per-virtual-pipeline-stage)",
+       RuleDepth::pipeline, group_not_offered,
+       [](const Job& job, const Layout& layout) {
+         return "vpp-group " + number(layout.vpp_group) + " with schedule " + schedule_of(layout) + " in " +
+                framework_of(job) + "; nearest: no vpp-group" +
+                (sizes_groups(job) ? ", or schedule interleaved with vpp 2" : "");
+       }},
+      {"vpp-group-range",
+       "a group holds at least pp micro-batches and at most all of them (Megatron-LM "
+       "core/pipeline_parallel/schedules.py)",
+       RuleDepth::pipeline, group_out_of_range,
+       [](const Job& job, const Layout& layout) {
+         return "vpp-group " + number(layout.vpp_group) + " with pp " + number(layout.pp) + " and " +
+                micro_batch_count(job, layout) + nearest_groups(job, layout);
+       }},
+      {"vpp-group-remainder",
+       "what whole groups leave over forms the last group: none, or at least pp micro-batches (Megatron-LM "
+       "core/pipeline_parallel/schedules.py)",
+       RuleDepth::pipeline, group_leaves_few,
+       [](const Job& job, const Layout& layout) {
+         return micro_batch_count(job, layout) + ", % vpp-group " + number(layout.vpp_group) + " = " +
+                number(micro_batches(job, layout) % layout.vpp_group) + " < pp " + number(layout.pp) +
+                nearest_groups(job, layout);
+       }},
       {"interleaved-micro-batches",
-       "interleaved 1F1B sends micro-batches in groups of pp: at least pp of them, and a multiple of pp (Megatron-LM "
-       "core/pipeline_parallel/schedules.py; torch needs rounds of equal size)",
+       "interleaved 1F1B sends micro-batches in groups of pp, unless vpp-group says otherwise: at least pp of them, "
+       "and a multiple of pp (Megatron-LM core/pipeline_parallel/schedules.py; torch needs rounds of equal size)",
        RuleDepth::pipeline, groups_do_not_divide,
        [](const Job& job, const Layout& layout) {
          const int count = micro_batches(job, layout);

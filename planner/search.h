@@ -29,6 +29,7 @@ struct SearchSpace {
   std::array<AxisChoice, kAxes.size()> axes;  ///< in the order of kAxes
   std::vector<int> zero;                      ///< empty: those the framework uses; 0 alone on one data-parallel rank
   std::vector<int> shard_group;               ///< empty: all data-parallel ranks share states
+  std::vector<int> vpp_group;                 ///< of interleaved layouts, 0: as many as stages; empty: that alone
   std::vector<bool> sequence_parallel;        ///< empty: on when tp > 1 and the sequence divides by it
   std::vector<std::string> recompute;    ///< texts of set_recompute(); empty: those the framework uses, less what fused
                                          ///< attention makes useless

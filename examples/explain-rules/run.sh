@@ -45,6 +45,9 @@ breaks recompute-fits-stage 7b "pp=8 recompute=full:9"
 breaks schedule-offered 7b "pp=2 schedule=gpipe" --framework deepspeed
 breaks schedule-needs-pipeline 7b "pp=1 schedule=zb-h1"
 breaks schedule-suits-chunks 7b "pp=2 vpp=3 schedule=zb-v"
+breaks vpp-group-offered 7b "pp=4 vpp-group=4"
+breaks vpp-group-range 7b "pp=4 vpp=2 vpp-group=2"
+breaks vpp-group-remainder 7b "pp=4 vpp=2 micro-batch=1 vpp-group=6" --global-batch 16
 breaks interleaved-micro-batches 7b "pp=4 vpp=2" --global-batch 6
 breaks micro-batches-fill-pipeline 7b "pp=8" --framework torchtitan --global-batch 4
 breaks dualpipe-even 7b "pp=8 schedule=dualpipe" --global-batch 8

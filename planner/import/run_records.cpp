@@ -264,6 +264,7 @@ void read_layout(ObjectReader in, RunRecord& record) {
   if (!in.has("etp") && record.model.moe) {
     layout.etp = layout.ep > 1 ? 1 : layout.tp;
   }
+  layout.vpp_group = static_cast<std::int32_t>(in.count("vpp_group", 0, kMany, 0));
   layout.sequence_parallel = in.flag("sp", false) && layout.tp > 1;
   layout.zero = static_cast<std::uint8_t>(in.count("zero", 0, 3, 0));
   layout.shard_group =
@@ -276,6 +277,9 @@ void read_layout(ObjectReader in, RunRecord& record) {
   }
   if (layout.vpp == 1 && layout.schedule == Schedule::interleaved) {
     layout.schedule = Schedule::f1b1;
+  }
+  if (layout.schedule != Schedule::interleaved) {
+    layout.vpp_group = 0;  // a default that the run did not use
   }
   const auto reduce = in.text("grad_reduce", "auto");
   if (const auto found = value_in(kGradReduceNames, reduce)) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cost-model/units.h"
 #include "planner/report/plan_report.h"
 
@@ -44,7 +46,7 @@ std::string joined(const std::vector<int>& values) {
   return text;
 }
 
-CsvRow row_of(const Job& job, const Plan& plan, std::size_t rank) {
+CsvRow row_of(const Job& job, const Plan& plan, std::size_t rank, bool grouped) {
   const Layout& layout = plan.layout;
   const StepEstimate& step = plan.estimate.step;
   const MemoryEstimate& memory = plan.estimate.memory;
@@ -52,6 +54,9 @@ CsvRow row_of(const Job& job, const Plan& plan, std::size_t rank) {
   row.add("rank", static_cast<double>(rank));
   for (const AxisRow& axis : kAxes) {
     row.add(axis.key, layout.*axis.field);
+  }
+  if (grouped) {
+    row.add("vpp_group", layout.vpp_group);
   }
   row.add("micro_batches", micro_batches(job, layout));
   row.add("zero", layout.zero);
@@ -98,8 +103,11 @@ CsvRow row_of(const Job& job, const Plan& plan, std::size_t rank) {
 
 std::string csv_report(const PlanReport& report, const Terminal&, std::string&) {
   std::string text;
-  for (std::size_t i = 0; i < report.result.plans.size(); ++i) {
-    const CsvRow row = row_of(report.job, report.result.plans[i], i + 1);
+  const auto& plans = report.result.plans;
+  const bool grouped =
+      std::any_of(plans.begin(), plans.end(), [](const Plan& plan) { return plan.layout.vpp_group > 0; });
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const CsvRow row = row_of(report.job, plans[i], i + 1, grouped);
     text += (i == 0 ? row.header() : "") + row.line();
   }
   return text;

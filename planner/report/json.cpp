@@ -116,6 +116,9 @@ void write_layout(JsonWriter& json, const Job& job, const Plan& plan) {
   for (const AxisRow& axis : kAxes) {
     json.field(axis.key, static_cast<std::int64_t>(layout.*axis.field));
   }
+  if (layout.vpp_group > 0) {
+    json.field("vpp_group", layout.vpp_group);
+  }
   json.field("micro_batches", micro_batches(job, layout));
   json.field("zero", static_cast<int>(layout.zero)).field("shard_group", layout.shard_group);
   json.field("sequence_parallel", layout.sequence_parallel);

@@ -57,6 +57,8 @@ std::vector<RankingColumn> layout_columns() {
                        [cell](const Job&, const Plan& plan) { return cell(plan.layout); },
                        unsaid});
   };
+  named(
+      "vpp-group", 71, [](const Layout& l) { return l.vpp_group == 0 ? "pp" : std::to_string(l.vpp_group); }, "pp");
   named("zero", 76, [](const Layout& l) { return std::to_string(l.zero); });
   named(
       "shard-group", 35, [](const Layout& l) { return l.shard_group == 0 ? "all" : std::to_string(l.shard_group); },

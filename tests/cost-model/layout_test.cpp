@@ -143,6 +143,7 @@ TEST_CASE("random layouts survive printing and reading") {
     layout.ep = 1 << draw(3);
     layout.etp = 1 << draw(2);
     layout.vpp = 1 + draw(3);
+    layout.vpp_group = draw(3) * 4;
     layout.micro_batch = 1 + draw(5);
     layout.zero = static_cast<std::uint8_t>(draw(4));
     layout.shard_group = draw(3) * 8;

@@ -66,6 +66,11 @@ TEST_CASE("activations in flight follow the schedule") {
   CHECK(in_flight(Schedule::zb_2p, 8, 1, 7, 64) == 15);
   // Interleaved, p = 8, v = 3, rank 0: 2 * 7 + 2 * 8 + 1 = 31 chunks of a third of the rank's layers.
   CHECK(in_flight(Schedule::interleaved, 8, 3, 0, 64) == doctest::Approx(31.0 / 3));
+  // In groups of 16 the first gradient comes (v - 1) (16 - 8) chunks later; never more than all 64 * 3.
+  CHECK(in_flight(Schedule::interleaved, 8, 3, 0, 64, 16) == doctest::Approx(47.0 / 3));
+  CHECK(in_flight(Schedule::interleaved, 8, 3, 7, 64, 16) == doctest::Approx(33.0 / 3));
+  CHECK(in_flight(Schedule::interleaved, 8, 3, 0, 16, 16) == doctest::Approx(47.0 / 3));
+  CHECK(in_flight(Schedule::interleaved, 8, 2, 0, 8, 8) == doctest::Approx(8));
 }
 
 TEST_CASE("every layer is on one stage and the ends hold embedding and head") {

@@ -119,6 +119,81 @@ TEST_CASE("generated ZB-H2 and ZB-V ranks never idle between their first and las
   }
 }
 
+TEST_CASE("two ranks with two chunks run five micro-batches in groups of three as worked out by hand") {
+  // The forward order is the example in Megatron-LM core/pipeline_parallel/schedules.py (PP2 N3M5 with VP2): 0 1 2 on
+  // chunk 0, 0 1 2 on chunk 1, then the last group 3 4 likewise; gradients go through the chunks the other way round.
+  // Rank r warms up with 2 (2 - r - 1) + (2 - 1) 3 forward passes, 5 and 3, then does one of each in turn.
+  ScheduleRequest request;
+  request.ranks = 2;
+  request.chunks = 2;
+  request.micro_batches = 5;
+  request.group = 3;
+  const auto schedule = make_schedule(Schedule::interleaved, request);
+  CHECK(to_text(schedule) == to_text(parse_schedule("order.txt",
+                                                    "0: F0 F1 F2 F0.1 F1.1 F2.1 BW0.1 F3 BW1.1 F4 BW2.1 F3.1 BW0 F4.1 "
+                                                    "BW1 BW2 BW3.1 BW4.1 BW3 BW4\n"
+                                                    "1: F0 F1 F2 F0.1 BW0.1 F1.1 BW1.1 F2.1 BW2.1 F3 BW0 F4 BW1 F3.1 "
+                                                    "BW2 F4.1 BW3.1 BW4.1 BW3 BW4\n")));
+  CHECK(chunks_held(schedule) == std::vector<int>{6, 4});
+}
+
+TEST_CASE("every allowed group keeps the bubble and holds the chunks of its rule") {
+  // The last rank begins after p - 1 forward passes of a chunk. From then on it works without a break: a group of at
+  // least p micro-batches spends p passes on a chunk while the first of them goes round all ranks, and gradients go
+  // round in no more than p passes of each kind. After its last gradient p - 1 passes of a chunk are left to do below:
+  // M (tf + tb) + (p - 1) (tf + tb) / v, as with g = p, whether the last group is whole or not.
+  int groups = 0;
+  for (const int p : {2, 3, 4, 8}) {
+    for (const int v : {2, 3, 4}) {
+      for (const int m : {p, p + 1, 2 * p, 3 * p - 1, 3 * p, 5 * p + 2}) {
+        for (int group = p; group <= m; ++group) {
+          if (m % group != 0 && m % group < p) {
+            continue;
+          }
+          CAPTURE(p);
+          CAPTURE(v);
+          CAPTURE(m);
+          CAPTURE(group);
+          ScheduleRequest request;
+          request.ranks = p;
+          request.chunks = v;
+          request.micro_batches = m;
+          request.group = group;
+          const auto schedule = make_schedule(Schedule::interleaved, request);
+          std::vector<int> most;
+          for (int r = 0; r < p; ++r) {
+            most.push_back(std::min(2 * (p - r - 1) + (v - 1) * group + 1, m * v));
+            CHECK(in_flight(Schedule::interleaved, p, v, r, m, group) * v == doctest::Approx(most.back()));
+          }
+          CHECK(problems_of(schedule, most).empty());
+          CHECK(chunks_held(schedule) == most);
+          for (const PassTimes times : {PassTimes{1, 1, 1}, PassTimes{1, 0.3, 0.2}, PassTimes{1, 0.6, 0.4}}) {
+            const double pass = times.forward + times.backward + times.weight;
+            CHECK(execute(schedule, times).makespan == doctest::Approx((m + (p - 1.0) / v) * v * pass));
+          }
+          ++groups;
+        }
+      }
+    }
+  }
+  CHECK(groups > 200);
+}
+
+TEST_CASE("larger groups give the transfers of the warm-up time") {
+  // In groups of p the first micro-batch is needed on rank 0 again p forward passes after it began and comes p
+  // transfers later than that; in groups of 2 p it has p passes more, here as long as the transfers.
+  ScheduleRequest request;
+  request.ranks = 4;
+  request.chunks = 2;
+  request.micro_batches = 16;
+  PassTimes times;
+  times.transfer = 0.5;
+  const double close = execute(make_schedule(Schedule::interleaved, request), times).makespan;
+  request.group = 8;
+  const double apart = execute(make_schedule(Schedule::interleaved, request), times).makespan;
+  CHECK(apart < close);
+}
+
 TEST_CASE("groups of micro-batches change the order of interleaving and not its bubble") {
   // Whole groups of g >= p micro-batches never stall a rank: (M + (p - 1) / v)(tf + tb), here 3; g = M runs chunk after
   // chunk.

@@ -373,6 +373,12 @@ std::vector<Layout> even_layouts(bool moe, int micro_batches) {
             layout.etp = moe ? 1 : 2;
             if (offload == Offload::none || (zero == 1 && recompute == RecomputeKind::full)) {
               layouts.push_back(layout);
+              const bool varies =
+                  schedule.value == Schedule::interleaved && zero == 1 && recompute == RecomputeKind::none;
+              for (int group = pp; varies && group <= std::min(micro_batches, 3 * pp); ++group) {
+                layouts.push_back(layout);
+                layouts.back().vpp_group = group;
+              }
             }
           }
         }

@@ -71,6 +71,18 @@ TEST_CASE("formulas carry the numbers of the layout") {
   CHECK(has(term(explanation.memory, "activations").formula, "12 dense x"));
 }
 
+TEST_CASE("formulas of an interleaved pipeline name the group of micro-batches that is asked for") {
+  const Job job = gpt_on_512();
+  const Explanation plain = explain(job, layout_of(job, "tp=8 pp=8 vpp=2 micro-batch=2 recompute=full"));
+  const Explanation grouped = explain(job, layout_of(job, "tp=8 pp=8 vpp=2 group=16 micro-batch=2 recompute=full"));
+  CHECK_FALSE(has(term(plain.time, "bubble").formula, "groups of"));
+  CHECK(has(term(grouped.time, "bubble").formula, "in groups of 16 micro-batches"));
+  // Rank 0: (2 x 7 + 8 + 1) / 2 and (2 x 7 + 16 + 1) / 2 of a micro-batch on all its layers.
+  CHECK(has(term(plain.memory, "activations").formula, "11.5 micro-batches in flight x ["));
+  CHECK(has(term(grouped.memory, "activations").formula, "15.5 micro-batches in flight (groups of 16) x ["));
+  CHECK(term(grouped.time, "bubble").value == term(plain.time, "bubble").value);
+}
+
 TEST_CASE("every constant behind a term says where it comes from") {
   const Job job = gpt_on_512();
   const Explanation explanation = explain(job, layout_of(job, "tp=8 pp=8 recompute=full"));

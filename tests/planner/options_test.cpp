@@ -162,6 +162,12 @@ TEST_CASE("what runs beside compute and when gradients are reduced is read by na
         "tpplan: error: --grad-reduce: unknown value \"first\"; expected auto, each or last");
 }
 
+TEST_CASE("sizes of groups of the interleaved schedule are read as a list") {
+  CHECK(parsed({"--vpp-group", "0,8,16"}).space.vpp_group == std::vector<int>{0, 8, 16});
+  CHECK(parsed({}).space.vpp_group.empty());
+  CHECK(refusal_of({"--vpp-group", "all"}).rfind("tpplan: error: --vpp-group: ", 0) == 0);
+}
+
 TEST_CASE("the suffix of -o decides the format unless --format is given") {
   CHECK(chosen_format(parsed({})) == OutputFormat::table);
   CHECK(chosen_format(parsed({"-o", "plan.json"})) == OutputFormat::json);

@@ -49,7 +49,7 @@ struct Refusal {
 };
 
 TEST_CASE("what Megatron cannot run is refused by the rule that says so and its neighbour is not") {
-  constexpr std::array<Refusal, 26> kRefusals{{
+  constexpr std::array<Refusal, 31> kRefusals{{
       {"W % (TP PP CP) = 0", false, 96, "tp=8 pp=5", "world-divides", "tp=8 pp=6"},
       {"W % (ETP EP PP) = 0", true, 12, "pp=3 ep=8", "expert-grid-divides-world", "pp=3 ep=4"},
       {"EP spans DP x CP, and TP when ETP < TP", true, 16, "tp=2 ep=16 etp=1", "experts-divide-ep", "tp=2 ep=8 etp=1"},
@@ -68,6 +68,16 @@ TEST_CASE("what Megatron cannot run is refused by the rule that says so and its 
        "tp=8 pp=8 vpp=2 micro-batch=24"},
       {"interleaved: M % PP = 0", false, 512, "tp=8 pp=8 vpp=2 micro-batch=16", "interleaved-micro-batches",
        "tp=8 pp=8 vpp=2 micro-batch=12"},
+      {"N >= PP", false, 512, "tp=8 pp=8 vpp=2 micro-batch=8 group=4", "vpp-group-range",
+       "tp=8 pp=8 vpp=2 micro-batch=8 group=8"},
+      {"N <= M", false, 512, "tp=8 pp=8 vpp=2 micro-batch=8 group=25", "vpp-group-range",
+       "tp=8 pp=8 vpp=2 micro-batch=8 group=24"},
+      {"M no multiple of PP but of N", false, 512, "tp=8 pp=8 vpp=2 micro-batch=16", "interleaved-micro-batches",
+       "tp=8 pp=8 vpp=2 micro-batch=16 group=12"},
+      {"0 < M % N < PP", false, 512, "tp=8 pp=8 vpp=2 micro-batch=8 group=22", "vpp-group-remainder",
+       "tp=8 pp=8 vpp=2 micro-batch=8 group=12"},
+      {"no groups without interleaving", false, 512, "tp=8 pp=8 micro-batch=8 group=8", "vpp-group-offered",
+       "tp=8 pp=8 micro-batch=8"},
       {"plain 1F1B: any M", false, 512, "tp=8 pp=8 micro-batch=48", "", "tp=8 pp=8 micro-batch=16"},
       {"96 layers and both ends on PP VPP stages", false, 128, "pp=64 vpp=2", "layers-fill-stages", "pp=32 vpp=3"},
       {"full recomputation of at most a stage's layers", false, 512, "tp=8 pp=8 recompute=full:13",

@@ -382,6 +382,22 @@ TEST_CASE("CSV has one header and a line per plan in base units") {
   CHECK(value(3, "fits") == "tight");
 }
 
+TEST_CASE("groups of micro-batches are named where a plan has them") {
+  Example example;
+  CHECK_FALSE(contains(written(example.report, "json"), "vpp_group"));
+  CHECK_FALSE(contains(written(example.report, "csv"), "vpp_group"));
+  CHECK_FALSE(contains(written(example.report, "table"), "vpp-group"));
+  example.result.plans[1].layout.vpp_group = 8;
+  const json document = json::parse(written(example.report, "json"));
+  CHECK_FALSE(document["plans"][0]["layout"].contains("vpp_group"));
+  CHECK(document["plans"][1]["layout"]["vpp_group"] == 8);
+  const auto lines = lines_of(written(example.report, "csv"));
+  CHECK(contains(lines[0], ",micro_batch,vpp_group,micro_batches,"));
+  CHECK(contains(lines[1], ",1,1,1,1,1,1,0,8,"));
+  CHECK(contains(lines[2], ",1,1,1,1,1,1,8,16,"));
+  CHECK(contains(written(example.report, "table"), "vpp-group"));
+}
+
 TEST_CASE("a CSV field is quoted when it holds a separator") {
   CHECK(csv_field("plain") == "plain");
   CHECK(csv_field("a,b") == "\"a,b\"");

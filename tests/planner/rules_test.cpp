@@ -118,6 +118,20 @@ std::vector<BrokenRow> broken_rows() {
       {"schedule-suits-chunks", gpt_512, "tp=8 pp=8 schedule=interleaved",
        "interleaved with vpp 1; nearest: vpp 2, or schedule 1f1b"},
       {"schedule-suits-chunks", gpt_512, "tp=8 pp=8 vpp=3 schedule=zb-v", "zb-v with vpp 3; nearest: vpp 2"},
+      {"vpp-group-offered", gpt_512, "tp=8 pp=8 vpp-group=8",
+       "vpp-group 8 with schedule 1f1b in megatron; nearest: no vpp-group, or schedule interleaved with vpp 2"},
+      {"vpp-group-offered", bare_job(gpt3_175b(), 64, Framework::torchtitan), "tp=8 pp=8 vpp=2 vpp-group=16",
+       "vpp-group 16 with schedule interleaved in torchtitan; nearest: no vpp-group"},
+      // 1,536 / (dp 1 x 64) = 24 micro-batches: groups of 8 to 24, of which 9 to 11, 13 to 15 and 17 to 23 leave less
+      // than 8 but 12 nothing and 16 eight.
+      {"vpp-group-range", bare_job(gpt3_175b(), 64), "tp=8 pp=8 vpp=2 micro-batch=64 vpp-group=4",
+       "vpp-group 4 with pp 8 and 1,536 / (dp 1 x micro-batch 64) = 24 micro-batches; nearest: vpp-group 8"},
+      {"vpp-group-range", bare_job(gpt3_175b(), 64), "tp=8 pp=8 vpp=2 micro-batch=64 vpp-group=32",
+       "vpp-group 32 with pp 8 and 1,536 / (dp 1 x micro-batch 64) = 24 micro-batches; nearest: vpp-group 24"},
+      {"vpp-group-range", bare_job(gpt3_175b(), 64), "tp=8 pp=8 vpp=2 micro-batch=256 vpp-group=8",
+       "vpp-group 8 with pp 8 and 1,536 / (dp 1 x micro-batch 256) = 6 micro-batches; nearest: vpp 1"},
+      {"vpp-group-remainder", bare_job(gpt3_175b(), 64), "tp=8 pp=8 vpp=2 micro-batch=64 vpp-group=20",
+       "1,536 / (dp 1 x micro-batch 64) = 24 micro-batches, % vpp-group 20 = 4 < pp 8; nearest: vpp-group 16 or 24"},
       // 1,536 / (dp 1 x 128) = 12 micro-batches on 8 stages.
       {"interleaved-micro-batches", bare_job(gpt3_175b(), 64), "tp=8 pp=8 vpp=2 micro-batch=128",
        "1,536 / (dp 1 x micro-batch 128) = 12 micro-batches, % pp 8 = 4; nearest: micro-batch 96 or 192, "

@@ -170,6 +170,12 @@ TEST_CASE("interleaving without virtual stages is plain 1F1B and virtual stages 
         Schedule::interleaved);
 }
 
+TEST_CASE("the group of micro-batches of a record counts where its schedule is interleaved") {
+  CHECK(record_of(with("\"tp\": 2", "\"tp\": 1, \"pp\": 2, \"vpp\": 2, \"vpp_group\": 4")).layout.vpp_group == 4);
+  CHECK(record_of(with("\"tp\": 2", "\"tp\": 1, \"pp\": 2, \"vpp\": 2")).layout.vpp_group == 0);
+  CHECK(record_of(with("\"tp\": 2", "\"tp\": 1, \"pp\": 2, \"vpp_group\": 4")).layout.vpp_group == 0);
+}
+
 TEST_CASE("every shipped run record is read without a warning") {
   std::string warnings;
   const GpuCatalogue catalogue = shipped_gpus();

@@ -380,6 +380,37 @@ TEST_CASE("a schedule that is asked for brings the chunks it needs") {
   }
 }
 
+TEST_CASE("other groups of interleaved micro-batches are tried when asked for") {
+  // One pipeline of 4 with 1 or 2 chunks and 64 micro-batches. 64 % 8 = 0 and 64 % 12 = 4 are legal, 64 % 7 = 1 < 4 and
+  // 3 < 4 are not; the plain pipeline has no groups and stays one candidate.
+  const Job job = priced_job(llama_7b(), "h100-80gb-sxm", 1, 8, 4096, 64);
+  SearchSpace space = measured_space();
+  axis(space, &Layout::tp).values = {2};
+  axis(space, &Layout::pp).values = {4};
+  axis(space, &Layout::cp).values = {1};
+  axis(space, &Layout::vpp).values = {1, 2};
+  axis(space, &Layout::micro_batch).values = {1};
+  space.recompute = {"full"};
+  space.sequence_parallel = {true};
+  space.zero = {0};
+  CHECK(search(job, space, Objective::step_time, 10).stats.enumerated == 2);
+  space.vpp_group = {0, 3, 7, 8, 12};
+  const SearchResult result = search(job, space, Objective::step_time, 10);
+  CHECK(result.stats.enumerated == 6);
+  CHECK(rejected_by(result.stats, "vpp-group-range") == 1);
+  CHECK(rejected_by(result.stats, "vpp-group-remainder") == 1);
+  CHECK(result.stats.ranked == 4);
+  std::vector<std::pair<int, double>> held;
+  for (const Plan& plan : result.plans) {
+    if (plan.layout.vpp == 2) {
+      held.emplace_back(plan.layout.vpp_group, plan.estimate.memory.in_flight);
+    }
+  }
+  std::sort(held.begin(), held.end());
+  // (2 (p - 1) + (v - 1) g + 1) / v = (7 + g) / 2 on the first rank.
+  CHECK(held == std::vector<std::pair<int, double>>{{0, 5.5}, {8, 7.5}, {12, 9.5}});
+}
+
 TEST_CASE("experts are spread over every divisor of their number") {
   const Job job = priced_job(mixtral_8x7b(), "h100-80gb-sxm", 1, 8, 4096, 1024);
   SearchSpace space = grid_only();
@@ -469,6 +500,7 @@ TEST_CASE("a hoisted estimate equals the direct one bit for bit") {
       layout.vpp = layout.pp > 1 ? 1 + draw(2) : 1;
       layout.schedule =
           layout.vpp > 1 ? Schedule::interleaved : kScheduleNames[static_cast<std::size_t>(draw(6))].value;
+      layout.vpp_group = layout.vpp > 1 ? layout.pp * draw(3) : 0;
       layout.micro_batch = 1 << draw(3);
       layout.ep = moe ? 1 << draw(3) : 1;
       layout.etp = moe && draw(2) == 1 ? layout.tp : 1;
