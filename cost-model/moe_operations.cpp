@@ -10,7 +10,7 @@ namespace {
 /// its last wave of tiles is not full. 108 grouped products on B200 (128 to 9,832 rows an expert) and 12 on A100 PCIe,
 /// kernels of SimuMax: median 5 us forward and 6 us for the data gradient, quarter to quarter 3 to 8 us. PyTorch's
 /// programs have one kernel for all experts, which fills the waves of one with tiles of the next: 80 products of
-/// torch._grouped_mm on H200 with 4 to 32 experts of 512 and 1,024 rows show none forward and backward, 160 with more
+/// torch._grouped_mm on H200 with 4 to 32 experts of 512 and 1,024 rows show none forward and backward, 170 with more
 /// or fewer rows -3 to 2 us.
 Seconds expert_tail(Framework framework) {
   const bool torch =
