@@ -126,32 +126,6 @@ const std::vector<Command>& commands() {
            "Inference in fp32, bf16, int8 and int4 with its key/value cache, QLoRA, LoRA and full fine-tuning: the "
            "memory at one sequence, the longest sequence and the largest batch that fit, and the time of a training "
            "step. GPUs are those of --gpu, separated by commas, and the operands. Ends with 1 when nothing fits."},
-      {.name = "sweep",
-       .summary = "plan every combination of models, clusters and sizes",
-       .operands = "GRID.json",
-       .run = run_sweep,
-       .examples = "tpplan sweep grid.json -o rows.jsonl\n"
-                   "tpplan sweep grid.json -o rows.jsonl --resume\n",
-       .details =
-           "The grid is a JSON object: models and clusters (lists of what --model and --cluster take), nodes or gpus "
-           "(sizes of every cluster), and any option of plan that describes job, layouts or search as a value or a "
-           "list, with _ for -: {\"models\": [\"7b\"], \"clusters\": [\"8xA100\"], \"nodes\": [1, 2, 4], \"seq\": "
-           "[4096, 8192]}. Each combination is a cell and gets one row of JSON with its best plan, or with the "
-           "reason when nothing fits or the cell makes no sense; the first key varies slowest. Rows come in the "
-           "order of the cells and are the same for any number of threads and ranks. Under mpirun -n N the ranks "
-           "share the cells; rank 0 writes. Ends with 1 when nothing fits in any cell."},
-      {.name = "diff",
-       .summary = "compare two plans, clusters, models or calibrations",
-       .operands = "A B",
-       .run = run_diff,
-       .formats = "table json md",
-       .examples = "tpplan diff before.json after.json\n"
-                   "tpplan diff plan.json plan.json#2\n"
-                   "tpplan diff 8xA100 1x8xh100-80gb-sxm\n",
-       .details =
-           "A and B are files that plan --format json wrote (FILE#2 takes the second plan), cluster files or names, "
-           "model files or names, or calibrations. Shows which inputs differ, and each number of both sides with its "
-           "absolute and relative change, the largest change first."},
       {.name = "gpus",
        .summary = "list the GPUs that are known, or those that words name",
        .operands = "[WORD]...",

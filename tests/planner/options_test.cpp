@@ -64,6 +64,16 @@ std::vector<std::string> listed_options(std::string_view command) {
 
 }  // namespace
 
+TEST_CASE("every command stands in the help once") {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    names.emplace_back(command.name);
+  }
+  std::sort(names.begin(), names.end());
+  CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+  CHECK(std::binary_search(names.begin(), names.end(), "sweep"));
+}
+
 TEST_CASE("plan is the command when none is named") {
   CHECK(parsed({}).command == "plan");
   CHECK(parse_options({"plan", "--model", "7b", "--cluster", "8xA100"}).command == "plan");
