@@ -1,50 +1,20 @@
-// The formulas behind the terms of an estimate, with the numbers of one layout put in.
+// The formulas behind the time terms of an estimate, with the numbers of one layout put in.
 #include <algorithm>
 #include <cmath>
 
 #include "cost-model/data_loading.h"
-#include "cost-model/pipeline.h"
 #include "cost-model/schedules.h"
-#include "cost-model/stage_cost.h"
-#include "planner/explain.h"
 #include "planner/explain_collectives.h"
 #include "planner/explain_peft.h"
+#include "planner/explain_rank.h"
 
 namespace tpplan {
 namespace {
 
-std::string number(std::int64_t value) { return with_separators(value); }
-std::string count_of(double value) { return number(std::llround(value)); }
-
-/// What the formulas of one pipeline rank are made of.
-struct Context {
-  const Job& whole;
-  const Job& job;  ///< of the part of a mixed cluster that the rank lies on, else the same
-  const Layout& layout;
-  LayerCosts costs;
-  StageGroup group;
-  StageCosts stage;
-  DataGroups data;
-  double micro_batches = 1;
-};
-
-Context context_of(const Job& whole, const Layout& layout, const StageGroup& group) {
-  const Job& job = whole.part(group.part);
-  const LayerCosts costs = layer_costs(job, layer_key(layout));
-  return {whole,
-          job,
-          layout,
-          costs,
-          group,
-          stage_costs(costs, group.content),
-          data_groups(job, layout),
-          static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch)};
-}
-
 using PassTerm = Seconds PassCosts::*;
 
 /// "16 x (8 dense layers x (1.2 ms + 2.4 ms) + head 0.5 ms)" for a pair of members, forward and backward.
-std::string per_pass(const Context& c, PassTerm forward, PassTerm backward) {
+std::string per_pass(const ExplainedRank& c, PassTerm forward, PassTerm backward) {
   std::string inside;
   const auto add = [&](const std::string& what, const PassCosts& pass) {
     const Seconds down = forward == nullptr ? Seconds(0) : pass.*forward;
@@ -89,17 +59,7 @@ std::string per_pass(const Context& c, PassTerm forward, PassTerm backward) {
          (both_ends ? " through each of its two stages x " : " x ") + (brackets ? "[" + inside + "]" : inside);
 }
 
-std::string group_text(const GroupPlacement& group) {
-  return number(group.ranks) + " ranks" + (group.stride > 1 ? " " + number(group.stride) + " apart" : "");
-}
-
-bool holds_own_head(const Context& c) {
-  return c.group.content.head && (!c.job.model.tied_embeddings || !c.group.content.embedding);
-}
-double dense_parameters(const Context& c) { return c.stage.params + (holds_own_head(c) ? c.costs.head_params : 0); }
-double parameters(const Context& c) { return dense_parameters(c) + c.stage.expert_params; }
-
-std::string compute_formula(const Context& c) {
+std::string compute_formula(const ExplainedRank& c) {
   const auto text = per_pass(c, &PassCosts::forward, &PassCosts::backward);
   return c.costs.frozen
              ? text + "; frozen products have no weight gradients, " + adapters_text(c.job.training) + " have" +
@@ -109,16 +69,16 @@ std::string compute_formula(const Context& c) {
                         : "")
              : text;
 }
-std::string recompute_formula(const Context& c) {
+std::string recompute_formula(const ExplainedRank& c) {
   return c.layout.recompute == RecomputeKind::none ? "no recomputation" : per_pass(c, nullptr, &PassCosts::recompute);
 }
-std::string tp_formula(const Context& c) {
+std::string tp_formula(const ExplainedRank& c) {
   return c.layout.tp == 1 ? "tp 1: none" : per_pass(c, &PassCosts::tp_forward, &PassCosts::tp_backward);
 }
-std::string cp_formula(const Context& c) {
+std::string cp_formula(const ExplainedRank& c) {
   return c.layout.cp == 1 ? "cp 1: none" : per_pass(c, &PassCosts::cp_forward, &PassCosts::cp_backward);
 }
-std::string ep_formula(const Context& c) {
+std::string ep_formula(const ExplainedRank& c) {
   if (c.layout.ep * c.layout.etp == 1) {
     return "ep 1: none";
   }
@@ -133,7 +93,7 @@ std::string ep_formula(const Context& c) {
              : shown;
 }
 
-std::string pp_formula(const Context& c) {
+std::string pp_formula(const ExplainedRank& c) {
   if (c.layout.pp == 1) {
     return "pp 1: none";
   }
@@ -147,7 +107,7 @@ std::string pp_formula(const Context& c) {
          " micro-batches, and 2 x (pp - 1) = " + number(2 * (c.layout.pp - 1)) + " to fill and drain the pipeline";
 }
 
-std::string dp_formula(const Context& c) {
+std::string dp_formula(const ExplainedRank& c) {
   if (c.layout.dp * c.layout.cp == 1) {
     return "one data-parallel rank: none";
   }
@@ -207,7 +167,7 @@ constexpr std::array<BubbleRow, 9> kBubbles{{
     {Schedule::dualpipe, "(pp / 2 - 1)(tf + 2 tb - 3 tw) (DeepSeek-V3 report, table 2)"},
 }};
 
-std::string bubble_formula(const Context& c) {
+std::string bubble_formula(const ExplainedRank& c) {
   if (c.layout.pp == 1) {
     return "pp 1: none";
   }
@@ -224,16 +184,7 @@ std::string bubble_formula(const Context& c) {
          format(c.stage.weight) + "; a rank faster than the slowest waits for it in every micro-batch";
 }
 
-double local_parameters(const Context& c) {
-  if (c.costs.frozen) {
-    return trained_parameters(c.costs, c.group.content, c.stage, holds_own_head(c)).dense /
-           (c.layout.zero >= 1 ? c.data.dense_shards : 1);
-  }
-  return c.layout.zero >= 1 ? dense_parameters(c) / c.data.dense_shards + c.stage.expert_params / c.data.expert_shards
-                            : parameters(c);
-}
-
-std::string loss_scale_formula(const Context& c) {
+std::string loss_scale_formula(const ExplainedRank& c) {
   const Seconds scaling = loss_scaling(c.job, c.layout, local_parameters(c));
   return scaling > Seconds(0) ? "; of it " + format(scaling) +
                                     " for the fp16 loss scale: gradients read and written once to unscale them and to "
@@ -241,25 +192,25 @@ std::string loss_scale_formula(const Context& c) {
                               : "";
 }
 
-std::string optimizer_formula(const Context& c) {
+std::string optimizer_formula(const ExplainedRank& c) {
   return count_of(local_parameters(c)) + " local parameters x traffic per parameter / (" +
          format(c.job.cluster.gpu.memory_bandwidth) + " x memory_adam)" +
          (c.layout.offload == Offload::optimizer ? "; it runs on the host: see offload" : "") + loss_scale_formula(c);
 }
 
-std::string host_formula(const Context& c) {
+std::string host_formula(const ExplainedRank& c) {
   return "launches beyond the GPU's work, " + per_pass(c, &PassCosts::host_forward, &PassCosts::host_backward) +
          ", and the fixed time of a step";
 }
 
-std::string hosted_formula(const Context& c) {
+std::string hosted_formula(const ExplainedRank& c) {
   const Bytes weights = hosted_weights(c.job, c.layout, c.costs, c.group.content, c.stage, c.data);
   return weights > Bytes(0) ? "; " + format(weights) +
                                   " of frozen weights up before each pass, as far as that exceeds the pass beside it"
                             : "";
 }
 
-std::string offload_formula(const Context& c) {
+std::string offload_formula(const ExplainedRank& c) {
   switch (c.layout.offload) {
     case Offload::optimizer:
       return "gradients down and weights up for " + count_of(local_parameters(c)) + " parameters over " +
@@ -277,7 +228,7 @@ std::string offload_formula(const Context& c) {
   }
 }
 
-std::string data_formula(const Context& c) {
+std::string data_formula(const ExplainedRank& c) {
   const DataLoading loading = data_loading(c.job, c.layout);
   const std::string each =
       format(loading.per_micro_batch) + " a micro-batch to read its tokens and hand them to the GPU";
@@ -289,15 +240,9 @@ std::string data_formula(const Context& c) {
          (loading.per_micro_batch * c.micro_batches > Seconds(0) ? "" : ": nothing known of the storage");
 }
 
-enum class From : std::uint8_t { profile, gpu };
-struct Behind {
-  From from;
-  std::string_view key;
-};
-
 struct TimeRow {
   std::string_view key;
-  std::string (*formula)(const Context&);
+  std::string (*formula)(const ExplainedRank&);
   bool links;  ///< collective speeds of the link table or the calibration stand behind it
   std::vector<Behind> constants;
 };
@@ -367,32 +312,6 @@ std::vector<TimeRow> time_rows(const Job& job, const Layout& layout) {
   };
 }
 
-std::string source_in(const FrameworkProfile& profile, std::string_view key) {
-  for (const auto& [name, source] : profile.sources) {
-    if (name == key) {
-      return std::string(name_of(source));
-    }
-  }
-  return "assumed";
-}
-
-void add_constant(const Job& job, const Behind& behind, std::vector<ConstantUse>& uses) {
-  const std::string key(behind.key);
-  if (behind.from == From::gpu) {
-    for (const GpuConstantRow& row : kGpuConstantTable) {
-      if (row.key == behind.key) {
-        uses.push_back({key, job.constants.*row.field, "GPU table, " + job.constants.id});
-      }
-    }
-    return;
-  }
-  for (const ProfileScalarRow& row : profile_scalars()) {
-    if (row.key == behind.key) {
-      uses.push_back({key, job.profile.*row.field, source_in(job.profile, key)});
-    }
-  }
-}
-
 /// The speed of each tier's link in the link table, after the curves that stand in its place.
 void add_links(const Job& job, const Layout& layout, std::string_view term, std::vector<ConstantUse>& uses) {
   for (ConstantUse& use : measured_collectives(job, layout, term)) {
@@ -402,158 +321,6 @@ void add_links(const Job& job, const Layout& layout, std::string_view term, std:
     uses.push_back({"all_reduce fraction of " + job.cluster.tiers[tier].name, job.links[tier].all_reduce,
                     "link table, " + job.links[tier].link});
   }
-}
-
-std::string per_parameter(Bytes bytes, double params) {
-  return params > 0 ? shortest(std::round(bytes.raw() / params * 1000) / 1000) + " B x " + count_of(params) +
-                          " parameters of the rank"
-                    : "no parameters";
-}
-
-std::string sharded_over(const Context& c) {
-  if (c.layout.zero == 0) {
-    return "";
-  }
-  std::string text = ", divided over " + count_of(c.data.dense_shards) + " ranks";
-  if (c.stage.expert_params > 0) {
-    text += " (experts over " + count_of(c.data.expert_shards) + ")";
-  }
-  return text;
-}
-
-FrozenRank frozen(const Context& c) { return {c.job, c.layout, c.costs, c.group, c.stage, c.data}; }
-
-std::string weights_memory(const Context& c, const MemoryEstimate& m) {
-  if (c.costs.frozen) {
-    return frozen_weights_formula(frozen(c));
-  }
-  return c.layout.zero >= 3 ? "ZeRO-3 keeps only its shard, under optimizer" : per_parameter(m.weights, parameters(c));
-}
-std::string gradients_memory(const Context& c, const MemoryEstimate& m) {
-  if (c.costs.frozen) {
-    return adapter_gradients_formula(frozen(c));
-  }
-  if (c.layout.zero >= 2 && c.micro_batches > 1 && !reduces_each(c.job, c.layout)) {
-    return per_parameter(m.gradients, parameters(c)) + ", whole until the last micro-batch";
-  }
-  return per_parameter(m.gradients, parameters(c)) +
-         (c.layout.zero >= 2 ? " on average" + sharded_over(c) : std::string());
-}
-std::string optimizer_memory(const Context& c, const MemoryEstimate& m) {
-  if (c.costs.frozen) {
-    return adapter_states_formula(frozen(c));
-  }
-  if (c.layout.offload == Offload::optimizer) {
-    return format(m.host_bytes) + " in host memory";
-  }
-  return per_parameter(m.optimizer, local_parameters(c)) + sharded_over(c);
-}
-std::string activations_memory(const Context& c, const MemoryEstimate& m) {
-  const double held = m.in_flight;
-  std::string text = shortest(std::round(held * 100) / 100) + (held > 1 ? " micro-batches" : " micro-batch") +
-                     " in flight" + (c.layout.vpp_group > 0 ? " (groups of " + number(c.layout.vpp_group) + ")" : "") +
-                     " x [";
-  if (c.group.content.dense > 0) {
-    const int untouched = c.group.content.embedding ? std::min(c.costs.untouched_layers, c.group.content.dense) : 0;
-    text += number(c.group.content.dense - untouched) + " dense x " + format(c.costs.dense_activations);
-  }
-  if (c.group.content.moe > 0) {
-    text += (c.group.content.dense > 0 ? " + " : "") + number(c.group.content.moe) + " MoE x " +
-            format(c.costs.moe_activations);
-  }
-  if (c.group.content.mtp > 0) {
-    text += " + multi-token prediction " + format(c.costs.mtp_activations);
-  }
-  text += "] kept with recompute " + recompute_text(c.layout);
-  if (m.moment == 1) {
-    text += ", + what the first layer of the backward pass adds";
-  }
-  if (c.costs.untouched_layers > 0 && c.group.content.embedding) {
-    text += "; the first " + number(c.costs.untouched_layers) + " lie below every prompt and keep nothing";
-  }
-  return text + (c.layout.offload == Offload::activations ? "; all but two layers in host memory" : "");
-}
-std::string loss_memory(const Context& c, const MemoryEstimate& m) {
-  if (m.loss.raw() <= 0) {
-    return "not alive at the worst moment";
-  }
-  return "logits and their softmax " + format(c.costs.loss_transient) + ", the head's input " +
-         format(c.costs.head_activations);
-}
-std::string gathered_memory(const Context& c, const MemoryEstimate& m) {
-  const bool alone = c.costs.frozen && c.data.dense_shards <= 1 && c.layout.offload != Offload::optimizer;
-  const double layers = c.costs.frozen ? std::max(1.0, gathered_layers(c.job) - 1) : gathered_layers(c.job);
-  std::string text;
-  if (c.layout.zero >= 3 && !alone) {
-    text = (c.costs.frozen ? "embedding and head + " : "2 B x (embedding and head + ") + shortest(layers) +
-           (layers == 1 ? " layer" : " layers") + (c.costs.frozen ? " as they are held, gathered" : "), gathered");
-  }
-  if (c.data.secondary.ranks > 1) {
-    text += ", and a second copy of the weights over " + group_text(c.data.secondary);
-  }
-  if (m.moment == 2) {
-    text += std::string(text.empty() ? "" : "; ") + "gradient of the embedding at the end of the backward pass";
-  }
-  return text.empty() ? "nothing is gathered" : text;
-}
-std::string communication_memory(const Context& c, const MemoryEstimate&) {
-  return c.layout.pp == 1 ? "pp 1: none" : "4 stage boundaries of " + format(c.costs.boundary) + ", and stage buffers";
-}
-std::string workspace_memory(const Context& c, const MemoryEstimate&) {
-  if (c.costs.frozen) {
-    return c.costs.dequantised.raw() > 0
-               ? "16-bit copies of the largest 4-bit matrix while it multiplies, " + format(c.costs.dequantised) +
-                     ", library workspaces and the profile's constants"
-               : "library workspaces and the profile's constants";
-  }
-  return "library workspaces, shared weight-gradient buffers and the profile's constants";
-}
-std::string slack_memory(const Context&, const MemoryEstimate& m) {
-  return "(reserved factor - 1) x allocated " + format(m.allocated()) + ", and pools that cannot be shared";
-}
-std::string context_memory(const Context& c, const MemoryEstimate&) {
-  return std::string("driver context and libraries") + (c.layout.pp > 1 ? ", point-to-point communicators" : "");
-}
-
-struct MemoryRow {
-  std::string_view key;
-  std::string (*formula)(const Context&, const MemoryEstimate&);
-  std::vector<Behind> constants;
-};
-
-std::vector<MemoryRow> memory_rows(const Job& job, const Layout& layout) {
-  const bool fsdp = layout.zero >= 3;
-  std::vector<MemoryRow> rows{
-      {"weights", weights_memory, {{From::profile, "weight_bytes"}}},
-      {"gradients", gradients_memory,
-       fsdp && layout.grad_reduce == GradReduce::by_framework
-           ? std::vector<Behind>{{From::profile, "unsynced_gradients"}}
-       : fsdp ? std::vector<Behind>{{From::profile, "fsdp_gradient_bytes"}}
-              : std::vector<Behind>{{From::profile, "gradient_bytes"},
-                                    {From::profile, "sharded_gradient_bytes"},
-                                    {From::profile, "bucket_bytes"}}},
-      {"optimizer", optimizer_memory, {{From::profile, "optimizer_state_bytes"}}},
-      {"activations", activations_memory, {{From::profile, "activation_factor"}}},
-      {"loss", loss_memory, {{From::profile, "loss_allocated_per_logit"}, {From::profile, "head_input_bytes"}}},
-      {"gathered", gathered_memory,
-       job.training.prefetch < 0 ? std::vector<Behind>{{From::profile, "fsdp_prefetch_layers"}}
-                                 : std::vector<Behind>{}},
-      {"communication", communication_memory, {{From::profile, "stage_buffer_bytes"}}},
-      {"workspace",
-       workspace_memory,
-       {{From::profile, "workspace_gib"}, {From::profile, "constant_gib"}, {From::profile, "constant_tp_gib"}}},
-      {"allocator_slack", slack_memory, {{From::profile, "reserved_factor"}, {From::profile, "reserved_loss_factor"}}},
-      {"context", context_memory, {{From::profile, "context_gib"}, {From::profile, "context_p2p_gib"}}},
-  };
-  for (auto& row : rows) {
-    if (const auto keys = frozen_constants(row.key); job.adapters != 0 && !keys.empty()) {
-      row.constants.clear();
-      for (const auto key : keys) {
-        row.constants.push_back({From::profile, key});
-      }
-    }
-  }
-  return rows;
 }
 
 /// The group of pipeline ranks whose times the estimate tells: that with the same compute.
@@ -584,7 +351,7 @@ std::vector<ExplainedTerm> explained_time(const Job& job, const Plan& plan, int&
   const StageGroup& group = group_of(job, layout, shape, step, count / shape.copies);
   last_stage = group.first_rank;
   const Job& on = job.part(group.part);
-  const Context context = context_of(job, layout, group);
+  const ExplainedRank context = explained_rank(job, layout, group);
   const std::vector<TimeRow> rows = time_rows(on, layout);
   std::vector<ExplainedTerm> terms;
   for (const StepTermRow& term : kStepTerms) {
@@ -597,33 +364,6 @@ std::vector<ExplainedTerm> explained_time(const Job& job, const Plan& plan, int&
           }
           if (row.links) {
             add_links(on, layout, row.key, explained.constants);
-          }
-        }
-        terms.push_back(std::move(explained));
-      }
-    }
-  }
-  return terms;
-}
-
-std::vector<ExplainedTerm> explained_memory(const Job& job, const Plan& plan) {
-  const Layout& layout = plan.layout;
-  const MemoryEstimate& memory = plan.estimate.memory;
-  const PipelineShape shape = pipeline_shape(job, layout);
-  const auto fullest = std::find_if(shape.groups.begin(), shape.groups.end(),
-                                    [&](const StageGroup& group) { return group.first_rank == memory.stage; });
-  const StageGroup& group = fullest == shape.groups.end() ? shape.groups.front() : *fullest;
-  const Job& on = job.part(group.part);
-  const Context context = context_of(job, layout, group);
-  const std::vector<MemoryRow> rows = memory_rows(job, layout);
-  std::vector<ExplainedTerm> terms;
-  for (const MemoryTermRow& term : kMemoryTerms) {
-    for (const MemoryRow& row : rows) {
-      if (row.key == term.key) {
-        ExplainedTerm explained{term.key, term.meaning, (memory.*term.field).raw(), row.formula(context, memory), {}};
-        if (explained.value > 0) {
-          for (const Behind& behind : row.constants) {
-            add_constant(on, behind, explained.constants);
           }
         }
         terms.push_back(std::move(explained));
