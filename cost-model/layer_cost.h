@@ -184,6 +184,8 @@ Seconds collective_time(const Job& job, Collective collective, Bytes bytes, Grou
 /// Bus bandwidth that the assumed law gives the group.
 BytesPerSecond group_bandwidth(const Job& job, Collective collective, GroupPlacement group);
 
+/// An m x k by k x n product with its FLOPs, forward and both gradients; no times yet.
+Operation gemm_operation(const char* name, const char* formula, double m, double n, double k, std::uint16_t module);
 /// Time of a matrix product of these sizes at the given precision.
 Seconds gemm_time(const Job& job, double m, double n, double k, Precision precision, double rate_factor = 1);
 

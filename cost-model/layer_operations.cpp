@@ -245,8 +245,7 @@ Seconds gemm_time(const Job& job, double m, double n, double k, Precision precis
   return max(compute, memory) + kKernelOverhead;
 }
 
-Operation product(const Job& job, const char* name, const char* formula, double m, double n, double k,
-                  Precision precision, double rate, std::uint16_t module) {
+Operation gemm_operation(const char* name, const char* formula, double m, double n, double k, std::uint16_t module) {
   Operation op;
   op.name = name;
   op.formula = formula;
@@ -257,6 +256,12 @@ Operation product(const Job& job, const char* name, const char* formula, double 
   op.module = module;
   op.flops_forward = Flops(2 * m * n * k);
   op.flops_backward = Flops(4 * m * n * k);
+  return op;
+}
+
+Operation product(const Job& job, const char* name, const char* formula, double m, double n, double k,
+                  Precision precision, double rate, std::uint16_t module) {
+  Operation op = gemm_operation(name, formula, m, n, k, module);
   if (narrow(precision)) {
     rate *= recipe_of(job).product_rate;
   }

@@ -98,17 +98,10 @@ Operation grouped(const Job& job, const char* name, double rows, double experts,
                   Precision precision, std::uint16_t module) {
   const double rate = narrow(precision) ? job.profile.expert_gemm_factor : job.profile.expert_gemm_factor_16bit;
   const double per_expert = std::max(1.0, rows / experts);
-  Operation op;
-  op.name = name;
-  op.kind = OperationKind::gemm;
-  op.formula = "per local expert: m = routed tokens / local experts";
+  Operation op =
+      gemm_operation(name, "per local expert: m = routed tokens / local experts", rows, n, k, module);  // of them all
   op.m = per_expert;
-  op.n = n;
-  op.k = k;
   op.count = experts;
-  op.module = module;
-  op.flops_forward = Flops(2 * rows * n * k);
-  op.flops_backward = Flops(4 * rows * n * k);
   const Bytes weights(experts * n * k * 2);
   const Seconds weights_read = weights / (job.cluster.gpu.memory_bandwidth * job.constants.gemm_bytes);
   const Seconds tails = expert_tail(job.training.framework) * experts;

@@ -125,6 +125,16 @@ void freeze(OperationList& list) {
   }
 }
 
+/// Times of an operation whose bytes per pass are known, and the fp32 gradients of its parameters, read and written: 8
+/// bytes each.
+void price_traffic(const Job& job, double parameters, Operation& op) {
+  op.forward = memory_time(job, op.bytes_forward, MemoryKind::plain);
+  op.input_gradient = memory_time(job, op.bytes_backward, MemoryKind::plain);
+  const Bytes gradients(8 * parameters);
+  op.bytes_backward += gradients;
+  op.weight_gradient = memory_time(job, gradients, MemoryKind::plain);
+}
+
 /// Kernels of adapters without products: per output a bias and a scale (each reads and writes it; backward reads the
 /// gradient and the output before scaling, writes the gradient and reduces both), and per prompted layer the attention
 /// over the prompts, gated and added.
@@ -136,11 +146,7 @@ void add_prompts_and_scales(const Job& job, double tokens, double outputs, doubl
   op.formula = "(8 forward, 12 backward) bytes an output, (10 and 14) a query element, 8 a parameter / bandwidth";
   op.bytes_forward = Bytes((8 * outputs + 10 * query) * tokens);
   op.bytes_backward = Bytes((12 * outputs + 14 * query) * tokens);
-  op.forward = memory_time(job, op.bytes_forward, MemoryKind::plain);
-  op.input_gradient = memory_time(job, op.bytes_backward, MemoryKind::plain);
-  const Bytes gradients(8 * parameters);
-  op.bytes_backward += gradients;
-  op.weight_gradient = memory_time(job, gradients, MemoryKind::plain);
+  price_traffic(job, parameters, op);
   list.add(op);
 }
 
@@ -171,11 +177,7 @@ void add_adapters(const Job& job, double tokens, const AdaptedMatrices& matrices
     add_low_rank(job, tokens, matrix, low_rank);
     add_traffic(job, tokens, matrix, traffic);
   }
-  traffic.forward = memory_time(job, traffic.bytes_forward, MemoryKind::plain);
-  traffic.input_gradient = memory_time(job, traffic.bytes_backward, MemoryKind::plain);
-  const Bytes gradients(8 * parameters);
-  traffic.bytes_backward += gradients;
-  traffic.weight_gradient = memory_time(job, gradients, MemoryKind::plain);
+  price_traffic(job, parameters, traffic);
   list.add(low_rank);
   list.add(traffic);
 }

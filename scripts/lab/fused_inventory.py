@@ -97,4 +97,5 @@ def main():
         json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}, out, indent=1)
 
 
-main()
+if __name__ == "__main__":
+    main()

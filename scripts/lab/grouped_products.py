@@ -5,10 +5,11 @@ each, "forward_s", "dgrad_s", "wgrad_s"}]}.
 python3 scripts/lab/grouped_products.py OUT.json [GPU]
 """
 import json
-import statistics
 import sys
 
 import torch
+
+from fused_inventory import seconds
 
 DEVICE, BF16 = torch.device("cuda"), torch.bfloat16
 # Inputs and outputs of one expert: DeepSeek-V3, Qwen3-235B, Qwen3-30B, Mixtral, DeepSeek-V2-Lite.
@@ -16,23 +17,6 @@ SHAPES = [(7168, 4096), (2048, 7168), (4096, 3072), (1536, 4096), (2048, 1536), 
           (14336, 4096), (2048, 2816), (1408, 2048)]
 EXPERTS = (2, 4, 8, 16, 32)
 TOKENS = (16, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
-
-
-def seconds(run, repeats):
-    """Median over seven batches of the time of one call."""
-    for _ in range(3):
-        run()
-    times = []
-    for _ in range(7):
-        torch.cuda.synchronize()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _ in range(repeats):
-            run()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / 1000 / repeats)
-    return statistics.median(times)
 
 
 def measure(k, n, experts, tokens):

@@ -72,6 +72,12 @@ void without_overlap(Job& job) {
   job.training.overlap_dp_param = Switch::off;
 }
 
+/// All-reduce of every gradient at the width of the wire, seconds.
+double all_reduce_s(const Job& job) {
+  const Bytes gradients(state_bytes(job, Optimizer::adam).wire * kParameters);
+  return collective_time(job, Collective::all_reduce, gradients, place_group(job.cluster, 4, 1)).raw();
+}
+
 }  // namespace
 
 TEST_CASE("gradients reduced with the last micro-batch are kept whole until then") {
@@ -116,9 +122,7 @@ TEST_CASE("eight reductions take eight times as long as one") {
   // Without overlap each all-reduce of 4 B x 199,771,136 shows in full.
   Job job = small_job(Framework::torchtitan);
   without_overlap(job);
-  const double wire = state_bytes(job, Optimizer::adam).wire;
-  const double once =
-      collective_time(job, Collective::all_reduce, Bytes(wire * kParameters), place_group(job.cluster, 4, 1)).raw();
+  const double once = all_reduce_s(job);
   CHECK(exposed(job, layout_of(0, GradReduce::last)) == doctest::Approx(once).epsilon(1e-12));
   CHECK(exposed(job, layout_of(0, GradReduce::each)) == doctest::Approx(kMicroBatches * once).epsilon(1e-12));
   // Beside a backward pass that is longer, each costs its share of itself.
@@ -157,9 +161,7 @@ TEST_CASE("FSDP that reduces once saves the other reductions and gathers as ofte
 TEST_CASE("a simulated step reduces after every micro-batch when told to") {
   Job job = small_job(Framework::torchtitan);
   without_overlap(job);
-  const double wire = state_bytes(job, Optimizer::adam).wire;
-  const double once =
-      collective_time(job, Collective::all_reduce, Bytes(wire * kParameters), place_group(job.cluster, 4, 1)).raw();
+  const double once = all_reduce_s(job);
   const auto last = simulated(job, layout_of(0, GradReduce::last), SimulatedKind::reduce);
   const auto each = simulated(job, layout_of(0, GradReduce::each), SimulatedKind::reduce);
   CHECK(last.operations == 1);
