@@ -1,6 +1,7 @@
 #include "cost-model/context_parallel.h"
 
 #include <algorithm>
+#include <array>
 
 namespace tpplan {
 namespace {
@@ -32,7 +33,7 @@ void ring(const Job& job, const LayerKey& key, const LayerSizes& s, const Operat
   op.input_gradient = shown(hop(kv), backward_step) * 2.0 + shown(hop(kv * 2.0), backward_step) * (steps - 1) + hop(kv);
 }
 
-void gather(const Job& job, const LayerKey& key, const LayerSizes& s, Operation& op) {
+void gather(const Job& job, const LayerKey& key, const LayerSizes& s, const Operation& /*attention*/, Operation& op) {
   const auto group = place_group(job.cluster, key.cp, key.tp);
   const Bytes whole = own_keys_and_values(s) * static_cast<double>(key.cp);
   op.name = "gather of keys and values";
@@ -43,7 +44,8 @@ void gather(const Job& job, const LayerKey& key, const LayerSizes& s, Operation&
   op.input_gradient = op.forward + collective_time(job, Collective::reduce_scatter, whole, group);
 }
 
-void exchange_heads(const Job& job, const LayerKey& key, const LayerSizes& s, Operation& op) {
+void exchange_heads(const Job& job, const LayerKey& key, const LayerSizes& s, const Operation& /*attention*/,
+                    Operation& op) {
   const auto group = place_group(job.cluster, key.cp, key.tp);
   const double kv_heads = attended_kv_heads(job, key) / key.tp;
   op.name = "Ulysses all-to-all of queries keys values and output";
@@ -58,6 +60,28 @@ void exchange_heads(const Job& job, const LayerKey& key, const LayerSizes& s, Op
   op.input_gradient = op.forward;
 }
 
+Bytes ring_buffers(const Job& /*job*/, const LayerKey& /*key*/, const LayerSizes& s) {
+  return own_keys_and_values(s) * 4.0;
+}
+
+Bytes gather_buffers(const Job& /*job*/, const LayerKey& key, const LayerSizes& s) {
+  return own_keys_and_values(s) * (2.0 * key.cp);
+}
+
+Bytes exchange_buffers(const Job& job, const LayerKey& key, const LayerSizes& s) {
+  const double width = (s.heads_local + attended_kv_heads(job, key) / key.tp) * (s.width_qk + s.width_v);
+  return s.element * (2 * s.tokens * width);
+}
+
+struct CpRow {
+  CpType type;
+  void (*exchange)(const Job&, const LayerKey&, const LayerSizes&, const Operation& attention, Operation& op);
+  Bytes (*buffers)(const Job&, const LayerKey&, const LayerSizes&);
+};
+constexpr std::array<CpRow, 3> kKinds{{{CpType::ring, ring, ring_buffers},
+                                       {CpType::all_gather, gather, gather_buffers},
+                                       {CpType::ulysses, exchange_heads, exchange_buffers}}};
+
 }  // namespace
 
 double attended_kv_heads(const Job& job, const LayerKey& key) {
@@ -70,16 +94,7 @@ Operation context_parallel_exchange(const Job& job, const LayerKey& key, const L
   Operation op;
   op.kind = OperationKind::cp_comm;
   op.module = kCoreAttention;
-  switch (key.cp_type) {
-    case CpType::ring:
-      ring(job, key, s, attention, op);
-      break;
-    case CpType::all_gather:
-      gather(job, key, s, op);
-      break;
-    default:
-      exchange_heads(job, key, s, op);
-  }
+  kKinds[static_cast<std::size_t>(key.cp_type)].exchange(job, key, s, attention, op);
   return op;
 }
 
@@ -87,17 +102,7 @@ Bytes context_parallel_buffers(const Job& job, const LayerKey& key, const LayerS
   if (key.cp <= 1) {
     return Bytes(0);
   }
-  const Bytes kv = own_keys_and_values(s);
-  switch (key.cp_type) {
-    case CpType::ring:
-      return kv * 4.0;
-    case CpType::all_gather:
-      return kv * (2.0 * key.cp);
-    default: {
-      const double width = (s.heads_local + attended_kv_heads(job, key) / key.tp) * (s.width_qk + s.width_v);
-      return s.element * (2 * s.tokens * width);
-    }
-  }
+  return kKinds[static_cast<std::size_t>(key.cp_type)].buffers(job, key, s);
 }
 
 }  // namespace tpplan

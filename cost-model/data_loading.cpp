@@ -5,7 +5,8 @@
 namespace tpplan {
 namespace {
 
-constexpr int kBatchesPerWorker = 2;
+constexpr int kBatchesPerWorker = 2;  ///< prefetch_factor of torch.utils.data.DataLoader
+/// Token files of larger vocabularies have 4 bytes a token: megatron/core/datasets/indexed_dataset.py.
 constexpr int kLargestTwoByteVocabulary = 65536;
 constexpr Bytes kTokenAndLabel(16);  ///< 64-bit integers
 
