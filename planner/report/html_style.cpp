@@ -6,7 +6,7 @@ std::string_view page_style() {
   return R"(:root{color-scheme:light dark;--paper:#fff;--ink:#1c1e21;--soft:#57606a;--rule:#d8dee4;--panel:#f5f7f9;--link:#0550ae;--focus:#b35900;--bad:#a40e26}
 @media screen and (prefers-color-scheme:dark){:root{--paper:#16181c;--ink:#e6e8eb;--soft:#a0a7b0;--rule:#33383f;--panel:#1f2329;--link:#79b8ff;--focus:#ffb757;--bad:#ff8a8a}}
 *{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;overflow-wrap:break-word}
 main,nav{max-width:64rem;margin:0 auto;padding:0 1rem}
 main:focus{outline:none}
 h1{font-size:1.6rem;line-height:1.25;margin:1.25rem 0 .5rem}
@@ -19,7 +19,8 @@ a{color:var(--link)}
 .skip:focus{left:0}
 .unseen{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 nav ol{display:flex;flex-wrap:wrap;gap:.25rem 1rem;list-style:none;margin:0;padding:.5rem 0;font-size:.9rem;border-bottom:1px solid var(--rule)}
-.decision{font-size:1.15rem;margin:.5rem 0 1rem;padding:.75rem 1rem;background:var(--panel);border-left:5px solid var(--c2);max-width:none;overflow-wrap:anywhere}
+nav li,.numbers div{min-width:0;max-width:100%}
+.decision{font-size:1.15rem;margin:.5rem 0 1rem;padding:.75rem 1rem;background:var(--panel);border-left:5px solid var(--c2);max-width:none}
 .decision.unmet{border-left-color:var(--bad)}
 .numbers{display:grid;grid-template-columns:repeat(auto-fit,minmax(12rem,1fr));gap:.75rem;margin:0 0 1rem;padding:0}
 .numbers div{padding:.75rem 1rem;border:1px solid var(--rule);border-radius:.5rem}
@@ -51,14 +52,14 @@ th[aria-sort=descending] button::after{content:"\2193";color:var(--ink)}
 tbody tr:hover{background:var(--panel)}
 code,pre{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:.85rem}
 pre{overflow-x:auto;padding:.6rem .8rem;background:var(--panel);border-radius:.4rem;margin:.5rem 0}
-pre.command{white-space:pre-wrap;overflow-wrap:anywhere}
+pre.command{white-space:pre-wrap}
 .csv{margin:.25rem 0 1rem;font-size:.9rem}
 .csv summary{cursor:pointer;color:var(--soft)}
 .csv pre{max-height:14rem;overflow:auto}
 button.copy{font:inherit;padding:.2rem .7rem;border:1px solid var(--rule);border-radius:.4rem;background:var(--paper);color:var(--ink);cursor:pointer;margin:0 0 .25rem}
 .notes{color:var(--soft);font-size:.9rem}
 .notes ul{padding-left:1.2rem;max-width:52rem}
-footer{max-width:64rem;margin:3rem auto 2rem;color:var(--soft);font-size:.85rem;border-top:1px solid var(--rule);padding-top:.5rem;overflow-wrap:anywhere}
+footer{max-width:64rem;margin:3rem auto 2rem;color:var(--soft);font-size:.85rem;border-top:1px solid var(--rule);padding-top:.5rem}
 @media (max-width:40rem){h1{font-size:1.3rem}.numbers dd{font-size:1.4rem}main,nav{padding:0 .75rem}}
 @media print{
 @page{margin:14mm}

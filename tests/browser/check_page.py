@@ -181,6 +181,24 @@ PROBLEMS_OF_STRUCTURE = r"""(() => {
   return problems;
 })()"""
 
+# A page must not scroll sideways, whatever file name or command a sentence of it holds: first as it is, then with a word
+# of 120 letters added to each text that has no scroll bar of its own. Said of each: by how much the page grows.
+PROBLEMS_OF_A_NARROW_SCREEN = r"""(() => {
+  const root = document.documentElement;
+  const wide = () => root.scrollWidth - window.innerWidth;
+  if (wide() > 0) return ['a narrow screen must scroll sideways by ' + wide() + ' pixels'];
+  const problems = [];
+  for (const element of document.querySelectorAll('p, li, dt, dd, small, h1, h2, h3, summary, figcaption, code, pre.command')) {
+    if (element.closest('.scroll, svg, .unseen, .skip')) continue;
+    const word = document.createTextNode(' ' + 'x'.repeat(120));
+    element.append(word);
+    if (wide() > 0) problems.push('a long word in <' + element.tagName.toLowerCase() + '> ' +
+                                  element.textContent.slice(0, 40) + '... makes a narrow screen scroll by ' + wide());
+    word.remove();
+  }
+  return problems;
+})()"""
+
 # WCAG contrast of every visible text against the nearest painted background; 4.5 is wanted.
 LOW_CONTRAST = r"""(() => {
   const parse = (text) => (text.match(/[\d.]+/g) || []).map(Number);
@@ -338,9 +356,7 @@ def check(browser, page, charts, pictures):
     browser.scheme("light")
     browser.size(390, 800)
     browser.open(url)
-    wide = browser.run("document.documentElement.scrollWidth - window.innerWidth")
-    if wide > 0:
-        problems.append(f"a narrow screen must scroll sideways by {wide} pixels")
+    problems += browser.run(PROBLEMS_OF_A_NARROW_SCREEN)
     if pictures:
         browser.screenshot(pictures / "narrow.png")
     browser.size(1280, 900)
