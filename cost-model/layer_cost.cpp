@@ -157,6 +157,9 @@ PassCosts sum(const Job& job, const LayerKey& key, const OperationList& list, La
   costs.forward_launch = launch * (launches.forward + comm_launches) + modules;
   costs.backward_launch = launch * (launches.backward + repeated + comm_launches) +
                           (repeated > 0 ? modules * (repeated / launches.forward) : Seconds(0));
+  if (key.recompute == RecomputeKind::full && launches.forward > 0) {
+    costs.backward_launch += Seconds(job.profile.checkpoint_host_s * graphs);
+  }
   costs.host_forward = gap * launches.forward;
   costs.host_backward = gap * (launches.backward + repeated);
   costs.starved_forward = max(Seconds(0), costs.forward_launch - costs.forward_total());

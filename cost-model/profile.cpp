@@ -41,6 +41,8 @@ const std::vector<ProfileScalarRow>& profile_scalars() {
       {"kernels_backward", &P::kernels_backward, "launches of one layer backward"},
       {"collective_launches", &P::collective_launches, "launches one collective costs the host"},
       {"layer_host_s", &P::layer_host_s, "host seconds of a layer's forward pass beside its launches"},
+      {"checkpoint_host_s", &P::checkpoint_host_s,
+       "host seconds of checkpointing a layer beside its second forward pass"},
       {"kernel_gap_s", &P::kernel_gap_s, "GPU seconds idle between two kernels"},
       {"moe_host_forward_s", &P::moe_host_forward_s, "host seconds of a MoE layer's forward pass"},
       {"moe_host_backward_factor", &P::moe_host_backward_factor, "the same backward, in forward passes"},

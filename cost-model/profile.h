@@ -137,6 +137,7 @@ struct FrameworkProfile {
   double kernels_backward = 40;
   double collective_launches = 1;  ///< launches a collective costs the host
   double layer_host_s = 0;         ///< host time of a layer's forward pass beside its launches: modules, autograd graph
+  double checkpoint_host_s = 0;    ///< host time of checkpointing a layer beside its second forward pass
   double kernel_gap_s = 0;         ///< GPU idle time between two kernels
   double moe_host_forward_s = 0;   ///< host time of one MoE layer's forward pass beyond a dense layer's
   double moe_host_backward_factor = 2;

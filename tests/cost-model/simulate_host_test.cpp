@@ -81,6 +81,20 @@ double passes_end(const Job& job, const Layout& layout) { return simulate(job, l
 
 }  // namespace
 
+TEST_CASE("a checkpointed layer costs the host a second forward pass and what checkpointing itself takes") {
+  // Backward: the launches and modules of the forward pass again (100 launches, 0.5 ms), then 1.6 ms of checkpointing.
+  Job job = launched_slowly(Framework::plain, 1, 4);
+  job.profile.layer_host_s = 0.5e-3;
+  job.profile.checkpoint_host_s = 1.6e-3;
+  Layout layout;
+  const LayerCosts kept = layer_costs(job, layer_key(layout));
+  layout.recompute = RecomputeKind::full;
+  const LayerCosts repeated = layer_costs(job, layer_key(layout));
+  CHECK(repeated.dense.forward_launch.raw() == doctest::Approx(kept.dense.forward_launch.raw()).epsilon(1e-12));
+  CHECK(repeated.dense.backward_launch.raw() - kept.dense.backward_launch.raw() ==
+        doctest::Approx(100 * job.profile.launch_s + 0.5e-3 + 1.6e-3).epsilon(1e-9));
+}
+
 TEST_CASE("a host that launches ahead hides slow launches behind work that was launched before") {
   // Plain PyTorch waits at the end of a step alone: while a backward pass runs, the next forward pass is launched.
   const Job job = launched_slowly(Framework::plain, 1, 6);
