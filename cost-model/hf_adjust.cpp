@@ -238,4 +238,25 @@ void adjust_ernie_moe(HfConfig& config) {
   }
 }
 
+/// The activation xIELU has two learned numbers in each layer.
+void adjust_apertus(HfConfig& config) { config.model.activation_weights = 2; }
+
+void adjust_bailing(HfConfig& config) {
+  config.model.output_bias = config.flag("use_bias", false);
+  if (config.model.moe) {
+    moe_of(config).router_bias = config.flag("moe_router_enable_expert_bias", false);
+    moe_of(config).shared_ffn =
+        config.count("moe_shared_expert_intermediate_size", kMaxWidth, moe_of(config).shared_ffn);
+  }
+}
+
+/// Experts from the first layer that is not skipped; the shared experts are as wide as the routed ones.
+void adjust_hunyuan(HfConfig& config) {
+  ModelSpec& model = config.model;
+  if (model.moe) {
+    const int skipped = config.count("moe_layer_num_skipped", kMaxLayers, 0);
+    std::fill_n(model.moe_layers.begin(), std::min(skipped, model.layers), std::uint8_t{0});
+  }
+}
+
 }  // namespace tpplan::detail

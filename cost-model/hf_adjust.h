@@ -30,5 +30,8 @@ void adjust_stablelm(HfConfig& config);
 void adjust_seed_oss(HfConfig& config);
 void adjust_granite_hybrid(HfConfig& config);
 void adjust_ernie_moe(HfConfig& config);
+void adjust_apertus(HfConfig& config);
+void adjust_bailing(HfConfig& config);
+void adjust_hunyuan(HfConfig& config);
 
 }  // namespace tpplan::detail

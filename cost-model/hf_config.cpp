@@ -14,9 +14,10 @@ constexpr Aliases kHeadDim = "head_dim kv_channels";
 constexpr Aliases kFfn = "intermediate_size ffn_dim n_inner d_ff ffn_hidden_size";
 constexpr Aliases kVocab = "vocab_size padded_vocab_size";
 constexpr Aliases kExperts = "num_local_experts num_experts n_routed_experts num_routed_experts moe_num_experts";
-constexpr Aliases kTopK = "num_experts_per_tok num_experts_per_token experts_per_token moe_top_k top_k_experts moe_k";
+constexpr Aliases kTopK =
+    "num_experts_per_tok num_experts_per_token experts_per_token moe_top_k top_k_experts moe_k moe_topk";
 constexpr Aliases kExpertFfn = "moe_intermediate_size expert_ffn_hidden_size";
-constexpr Aliases kSharedExperts = "n_shared_experts num_shared_experts moe_num_shared_experts";
+constexpr Aliases kSharedExperts = "n_shared_experts num_shared_experts moe_num_shared_experts num_shared_expert";
 
 /// The value of a nested part's class when the part leaves a shape out; -1 makes it a missing key.
 int class_default(const HfConfig& config, int value) { return config.nested && value > 0 ? value : -1; }
@@ -316,6 +317,14 @@ bool HfConfig::has(Aliases aliases) { return text.has(key_of(aliases)); }
 int HfConfig::count(Aliases aliases, int high, int fallback) {
   const std::string key = key_of(aliases);
   const int low = fallback == 0 ? 0 : 1;
+  if (text.is_array(key)) {
+    const std::vector<std::int64_t> layers = text.counts(key, low, high);
+    if (layers.empty() || std::any_of(layers.begin(), layers.end(), [&](auto n) { return n != layers.front(); })) {
+      text.error(key, "not supported, because its layers differ", "one number, or the same number for every layer");
+      return low;
+    }
+    return static_cast<int>(layers.front());
+  }
   return static_cast<int>(fallback < 0 ? text.count(key, low, high) : text.count(key, low, high, fallback));
 }
 

@@ -46,7 +46,8 @@ struct HfConfig {
   /// The first of the names that the text part gives, or the first name at all; all of them become known keys.
   std::string key_of(Aliases aliases);
   [[nodiscard]] bool has(Aliases aliases);
-  /// A count under any of the names. Absent: `fallback` when it is not negative, else reported as missing.
+  /// A count under any of the names; a list, with a number per layer, must say the same for each. Absent: `fallback`
+  /// when it is not negative, else reported as missing.
   int count(Aliases aliases, int high, int fallback = -1);
   bool flag(std::string_view key, bool fallback) { return text.flag(key, fallback); }
 };

@@ -188,6 +188,7 @@ ModelSpec read_model(ObjectReader& object, const std::string& fallback_name) {
   model.learned_positions = count(object, "learned_positions", 0, kMaxTokens, 0);
   model.embedding_projection = count(object, "embedding_projection", 1, kMaxWidth, 0);
   model.query_gate = object.flag("query_gate", false);
+  model.activation_weights = count(object, "activation_weights", 0, 64, 0);
   model.vision_params = object.count("vision_params", 0, 1'000'000'000'000, 0);
   model.default_seq = count(object, "seq", 1, kMaxTokens, 0);
   model.default_global_batch = count(object, "global_batch", 1, kMaxTokens, 0);

@@ -115,7 +115,7 @@ LayerParameters layer_parameters(const ModelSpec& model, bool moe_layer) {
   }
   layer.attention += model.attention_sinks ? model.heads : 0;
   layer.attention_replicated += qk_norm_weights(model);
-  layer.norms = model.norms_per_layer * norm_weights(model.norm, model.hidden);
+  layer.norms = model.norms_per_layer * norm_weights(model.norm, model.hidden) + model.activation_weights;
   if (!moe_layer || !model.moe) {
     layer.mlp = mlp_weights(model.hidden, model.ffn_hidden, model.gated_mlp, model.mlp_bias);
     return layer;

@@ -69,6 +69,7 @@ struct ModelSpec {
   int learned_positions = 0;     ///< rows of a learned position table
   int embedding_projection = 0;  ///< width of the embedding when projected to `hidden` (OPT-350M), 0 for none
   bool query_gate = false;       ///< queries doubled by an output gate
+  int activation_weights = 0;    ///< learned numbers in the activation function of each layer (Apertus: 2)
 
   std::int64_t vision_params = 0;  ///< vision tower of a multimodal file: reported, not planned
 
@@ -90,7 +91,7 @@ struct LayerParameters {
   std::int64_t mlp = 0;                   ///< dense FFN or shared experts, divided by tp
   std::int64_t router = 0;                ///< replicated: router, shared gate
   std::int64_t experts = 0;               ///< all routed experts, divided by ep * etp
-  std::int64_t norms = 0;                 ///< replicated
+  std::int64_t norms = 0;                 ///< replicated: normalisations, learned numbers of an activation
   [[nodiscard]] std::int64_t total() const { return attention + attention_replicated + mlp + router + experts + norms; }
 };
 
