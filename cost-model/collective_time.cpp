@@ -147,10 +147,19 @@ CollectiveLaw collective_law(const Job& job, Collective collective, GroupPlaceme
     return law;
   }
   law.silent = false;
-  const auto& row = row_of(collective);
   if (!job.calibration.curves.empty() && read_measured(job, collective, group, law)) {
     return law;
   }
+  return rated_law(job, collective, group);
+}
+
+CollectiveLaw rated_law(const Job& job, Collective collective, GroupPlacement group) {
+  CollectiveLaw law;
+  if (group.ranks <= 1) {
+    return law;
+  }
+  law.silent = false;
+  const auto& row = row_of(collective);
   const auto& link = job.links[group.tier];
   const double nodes = static_cast<double>(group.ranks) / group.inside;
   double latency_steps = row.steps(group.ranks);

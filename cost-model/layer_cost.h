@@ -176,6 +176,8 @@ struct CollectiveLaw {
 /// step laws and the ratio of assumed bandwidths (rank_law()), else link constants. Where equal groups that run at once
 /// share a node and only one of them was measured, the rated share of the network is a limit.
 CollectiveLaw collective_law(const Job& job, Collective collective, GroupPlacement group);
+/// The law by link constants, whatever was measured.
+CollectiveLaw rated_law(const Job& job, Collective collective, GroupPlacement group);
 
 /// Time of one collective of `bytes` payload (size convention of collectives.h) over a group, alone in its streams:
 /// collective_law() at that size. `source` tells what it rests on when not null.

@@ -52,6 +52,17 @@ const DispatcherRow& row_of(Dispatcher dispatcher) {
 /// Hybrid-EP_Intra-node_Implementation.md).
 double domain_rate(int ranks) { return ranks <= 8 ? 0.77 : 0.66; }
 
+/// What a measured group delivers of what its link's constants promise, at most 1: a large all-to-all. A link that is
+/// slower than its kind slows every library.
+double delivered(const Job& job, GroupPlacement group) {
+  if (job.calibration.curves.empty() || group.ranks <= 1) {
+    return 1;
+  }
+  constexpr Bytes kLarge(256.0 * (1 << 20));
+  const Seconds rated = rated_law(job, Collective::all_to_all, group).time(kLarge);
+  return std::min(1.0, rated / collective_law(job, Collective::all_to_all, group).time(kLarge));
+}
+
 /// Time of one exchange (dispatch or combine) of one rank's tokens, each copy of so many bytes.
 Seconds exchange_time(const Job& job, Bytes per_copy, double tokens, GroupPlacement group) {
   const auto& moe = *job.model.moe;
@@ -65,8 +76,10 @@ Seconds exchange_time(const Job& job, Bytes per_copy, double tokens, GroupPlacem
   const double copies = distinct_ranks(limit * group.inside, moe.top_k) * job.routed_factor();
   const std::size_t tier = nodes > 1 ? group.tier - 1 : group.tier;
   const auto& domain = job.cluster.tiers[tier];
+  const double domain_share = delivered(job, {group.inside, group.stride, group.inside, tier});
   const Seconds inside =
-      group.inside > 1 ? per_copy * (tokens * copies) / (domain.bandwidth * domain_rate(group.inside)) : Seconds(0);
+      group.inside > 1 ? per_copy * (tokens * copies) / (domain.bandwidth * (domain_rate(group.inside) * domain_share))
+                       : Seconds(0);
   if (nodes <= 1) {
     return job.links[group.tier].base + inside;
   }
@@ -74,10 +87,10 @@ Seconds exchange_time(const Job& job, Bytes per_copy, double tokens, GroupPlacem
   const double remote = moe.routing_group_limit > 0 ? limit * (nodes - 1) / nodes
                                                     : distinct_ranks(nodes, moe.top_k) * (nodes - 1) / nodes;
   const auto& network = job.cluster.tiers[group.tier];
-  const Seconds outside =
-      per_copy * (tokens * remote) /
-      (network.bandwidth * (dispatcher.network_rate * std::min(1.0, job.profile.network_factor) *
-                            job.profile.all_to_all_factor / std::max(1.0, network.oversubscription)));
+  const Seconds outside = per_copy * (tokens * remote) /
+                          (network.bandwidth * (dispatcher.network_rate * std::min(1.0, job.profile.network_factor) *
+                                                job.profile.all_to_all_factor * delivered(job, group) /
+                                                std::max(1.0, network.oversubscription)));
   return job.links[group.tier].base + max(outside, inside);
 }
 

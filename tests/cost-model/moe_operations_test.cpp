@@ -60,6 +60,32 @@ TEST_CASE("DeepEP sends one copy of a token to each rank inside a node") {
   CHECK(exchange_s(plain, experts_over(8)) > exchange_s(job, experts_over(8)));
 }
 
+TEST_CASE("a measured link that is slower than its kind slows DeepEP as much") {
+  // All-to-all over 2 nodes of 8, measured at four times the time that the constants give: the network's part of the
+  // exchange, its slower one, takes four times as long too. A faster measurement than the constants changes nothing.
+  auto job = priced_job(deepseek_v3(), "h100-80gb-sxm", 2, 8, 4096, 64);
+  job.model.moe->routing_group_limit = 0;
+  job.training.dispatcher = Dispatcher::deepep;
+  const double base = 2 * job.links[1].base.raw();
+  const double rated = exchange_s(job, experts_over(16)) - base;
+  const GroupPlacement group = place_group(job.cluster, 16, 1);
+  const auto measure = [&](double times) {
+    CollectiveCurve curve;
+    curve.collective = Collective::all_to_all;
+    curve.placement = {2, 8, 1};
+    for (const double mib : {1.0, 16.0, 256.0, 1024.0}) {
+      const Bytes size(mib * (1 << 20));
+      const Seconds time = rated_law(job, Collective::all_to_all, group).time(size) * times;
+      curve.points.push_back({size, time, time, time});
+    }
+    curve.pieces = {{Bytes(1e12), curve.points.front().time, BytesPerSecond(1e9)}};
+    job.calibration.curves = {curve};
+    return exchange_s(job, experts_over(16)) - base;
+  };
+  CHECK(measure(4) == doctest::Approx(4 * rated).epsilon(0.01));
+  CHECK(measure(0.5) == doctest::Approx(rated).epsilon(1e-9));
+}
+
 TEST_CASE("only a dispatcher made for it sends 8 bits") {
   auto job = priced_job(deepseek_v3(), "h100-80gb-sxm", 1, 8, 4096, 64);
   job.training.dispatcher = Dispatcher::deepep;
