@@ -230,7 +230,8 @@ Bytes kept(const Job& job, const LayerKey& key, const LayerSizes& s, const std::
     const auto& moe = *job.model.moe;
     const double copies =
         (dropped_modules & kMoe) != 0 ? 0 : static_cast<double>(moe.top_k) * job.routed_factor() / s.sp;
-    per_token += 12.0 * moe.experts / s.sp + copies * ((narrowed ? 1 : 2) * s.h + 8);
+    const double outputs = 2 * job.profile.routed_outputs_kept;
+    per_token += 12.0 * moe.experts / s.sp + copies * (((narrowed ? 1 : 2) + outputs) * s.h + 8);
   }
   if (job.adapters != 0) {
     per_token = std::max(0.0, per_token + adapter_token_bytes(job, key, s, moe_layer, dropped_modules));

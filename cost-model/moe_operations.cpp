@@ -153,7 +153,7 @@ void add_moe(const Job& job, const LayerKey& key, const LayerSizes& s, Precision
   permute.formula = "permute bytes x h x routed tokens";
   permute.bytes_forward = Bytes(permute_bytes(job, key.ep) * s.widening * s.h * routed);
   permute.bytes_backward = permute.bytes_forward;
-  permute.forward = memory_time(job, permute.bytes_forward, MemoryKind::plain);
+  permute.forward = memory_time(job, permute.bytes_forward, MemoryKind::plain) * job.profile.permute_factor;
   permute.input_gradient = permute.forward;
   list.add(permute);
   if (key.ep > 1) {

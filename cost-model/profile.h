@@ -143,7 +143,9 @@ struct FrameworkProfile {
   double moe_host_backward_factor = 2;
   double moe_host_proxied = 1;  ///< times both where processes of the host move the tokens (deepep-proxied)
   double moe_host_graphed =
-      0.45;  ///< of both, what stays when graphs replay all but the exchange and the routed experts
+      0.45;                   ///< of both, what stays when graphs replay all but the exchange and the routed experts
+  double permute_factor = 1;  ///< time of sorting routed rows and summing them back over that of their bytes
+  double routed_outputs_kept = 0;  ///< 1: experts' outputs are kept too, as their weights are applied after the experts
   double loss_bytes_per_logit = 40;
   double weight_gradient_bytes = 8;  ///< traffic of accumulating weight gradients, per parameter and micro-batch
   double flash_forward_factor = 1;   ///< rate of this era's fused attention over the GPU constant

@@ -185,6 +185,74 @@ class Weights:
         return nn.Parameter(whole)
 
 
+class Reorder(torch.autograd.Function):
+    """Rows in the order of `there`, each `copies` times to be found there; backward sums the copies of a row. `back` is the
+    inverse of `there`, so that both directions are gathers."""
+
+    @staticmethod
+    def forward(ctx, x, there, back, copies):
+        ctx.save_for_backward(back)
+        ctx.copies = copies
+        return x.index_select(0, there // copies if copies > 1 else there)
+
+    @staticmethod
+    def backward(ctx, grad):
+        back, = ctx.saved_tensors
+        grad = grad.index_select(0, back)
+        if ctx.copies > 1:
+            grad = grad.view(-1, ctx.copies, grad.shape[-1]).sum(1)
+        return grad, None, None, None
+
+
+@torch.compile(dynamic=True)
+def weighted_sum(rows, weight):
+    return (rows.view(weight.shape + rows.shape[-1:]) * weight[..., None]).sum(1)
+
+
+def grouped(x, weight, ends):
+    """Rows up to each of `ends` times the expert's weight; one product after the other where there is no GPU."""
+    if x.is_cuda:
+        return torch._grouped_mm(x, weight.transpose(-2, -1), offs=ends)
+    starts = [0, *ends.tolist()]
+    return torch.cat([F.linear(x[a:b], w) for a, b, w in zip(starts, starts[1:], weight)])
+
+
+class Experts(nn.Module):
+    """A routed MLP that drops no token: top-k of a softmax, rows sorted by expert, grouped products, weighted sum; beside it a
+    shared expert where the run has one. The host never waits for the counts."""
+
+    def __init__(self, run, weights, number):
+        super().__init__()
+        experts, ffn, hidden = run["experts"], run["expert_ffn"], run["hidden"]
+        if run["tp"] > 1:
+            raise ValueError("experts are not divided over tensor-parallel ranks")
+        self.topk = run["topk"]
+        self.router = weights.matrix(f"router{number}", experts, hidden, (0, [experts]))
+        self.gate_up = weights.matrix(f"gate_up{number}", experts * 2 * ffn, hidden, (0, [experts * 2 * ffn]))
+        self.down = weights.matrix(f"down{number}", experts * hidden, ffn, (0, [experts * hidden]))
+        self.gate_up.data = self.gate_up.data.view(experts, 2 * ffn, hidden)
+        self.down.data = self.down.data.view(experts, hidden, ffn)
+        self.shared = run["shared_ffn"] > 0
+        if self.shared:
+            self.shared_gate_up = weights.matrix(f"shared_gate_up{number}", 2 * run["shared_ffn"], hidden,
+                                                 (0, [2 * run["shared_ffn"]]))
+            self.shared_down = weights.matrix(f"shared_down{number}", hidden, run["shared_ffn"], (1, [run["shared_ffn"]]))
+
+    def forward(self, x):
+        rows = x.reshape(-1, x.shape[-1])
+        weight, expert = F.linear(rows, self.router).float().softmax(-1).topk(self.topk, -1)
+        weight = (weight / weight.sum(-1, keepdim=True)).to(rows.dtype)
+        sorted_experts, order = expert.flatten().sort(stable=True)
+        back = order.argsort()
+        ends = torch.searchsorted(sorted_experts, torch.arange(self.router.shape[0], device=x.device), right=True).int()
+        routed = Reorder.apply(rows, order, back, self.topk)
+        routed = grouped(swiglu(grouped(routed, self.gate_up, ends)), self.down, ends)
+        y = weighted_sum(Reorder.apply(routed, back, order, 1), weight)
+        if self.shared:
+            y = y + F.linear(swiglu(F.linear(rows, self.shared_gate_up)), self.shared_down)
+        return y.view_as(x)
+
+
 class Layer(nn.Module):
     def __init__(self, run, weights, tp, number):
         super().__init__()
@@ -195,8 +263,10 @@ class Layer(nn.Module):
         self.norm_attention, self.norm_mlp = weights.ones(hidden), weights.ones(hidden)
         self.qkv = weights.matrix(f"qkv{number}", q + 2 * kv, hidden, (0, [q, kv, kv]))
         self.out = weights.matrix(f"out{number}", hidden, q, (1, [q]))
-        self.gate_up = weights.matrix(f"gate_up{number}", 2 * ffn, hidden, (0, [ffn, ffn]))
-        self.down = weights.matrix(f"down{number}", hidden, ffn, (1, [ffn]))
+        self.experts = Experts(run, weights, number) if run["experts"] else None
+        if self.experts is None:
+            self.gate_up = weights.matrix(f"gate_up{number}", 2 * ffn, hidden, (0, [ffn, ffn]))
+            self.down = weights.matrix(f"down{number}", hidden, ffn, (1, [ffn]))
 
     def enter(self, x):
         return Enter.apply(x, self.tp) if self.tp else x
@@ -215,6 +285,8 @@ class Layer(nn.Module):
         y = F.linear(y.permute(2, 0, 1, 3).reshape(seq, batch, self.heads * self.head), self.out)
         x = x + self.leave(y)
         y = self.enter(F.rms_norm(x, x.shape[-1:], self.norm_mlp))
+        if self.experts is not None:
+            return x + self.experts(y)
         return x + self.leave(F.linear(swiglu(F.linear(y, self.gate_up)), self.down))
 
 

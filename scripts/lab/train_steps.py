@@ -5,7 +5,8 @@ parallelism on the GPUs of one host.
     torchrun --nproc-per-node N scripts/lab/train_steps.py --check      # numerics of every layout of N processes, on CPUs
 
 RUNS.json is a list of objects: name, layers, hidden, heads, kv_heads, ffn, vocab, seq, mbs, gbs, and as wished tp, pp, dp (1),
-sp, zero (0, 1, or 3: FSDP2), recompute ("none", "full"), overlap (true), steps (6). Each must fill one GPU or all N. A line of
+sp, zero (0, 1, or 3: FSDP2), recompute ("none", "full"), overlap (true), steps (6), and for experts in every layer experts,
+topk, expert_ffn, shared_ffn (each data-parallel rank holds all of them). Each must fill one GPU or all N. A line of
 OUT.jsonl is a run record as docs/accuracy-records.md describes it, written as soon as it is measured; steps that ran out of
 memory are records too.
 
@@ -32,12 +33,17 @@ import torch.distributed as dist
 import decoder
 
 GIB = 2**30
-DEFAULTS = {"tp": 1, "pp": 1, "dp": 1, "sp": False, "zero": 0, "recompute": "none", "overlap": True, "steps": 6}
+DEFAULTS = {"tp": 1, "pp": 1, "dp": 1, "sp": False, "zero": 0, "recompute": "none", "overlap": True, "steps": 6,
+            "experts": 0, "topk": 0, "expert_ffn": 0, "shared_ffn": 0}
 
 
 KERNEL_CLASSES = [("collective", ("nccl",)), ("matrix product", ("nvjet", "gemm", "cutlass")),
                   ("attention", ("sdpa", "compute_dot", "convert_dq", "flash", "fmha")),
-                  ("optimizer", ("fusedopti", "multi_tensor")), ("copy", ("memcpy", "copy", "cat", "split_with"))]
+                  ("swiglu", ("silu",)), ("rotary embedding", ("fused_add_cat",)), ("norm", ("layer_norm", "gammabeta")),
+                  ("optimizer", ("fusedopti", "multi_tensor", "normtwo")),
+                  ("gradient accumulation", ("unrolled_elementwise_kernel<at::native::cudafunctor_add<float>",)),
+                  ("clipping", ("binaryfunctor<float, float, float",)),
+                  ("routing", ("sort", "gather", "topk", "triton_red")), ("copy", ("memcpy", "copy", "cat", "split_with"))]
 
 
 def kernel_class(name):
@@ -126,6 +132,8 @@ def measure(run, profile):
 def record(run, gpu, measured, times):
     """A run record of docs/accuracy-records.md."""
     gpus = run["tp"] * run["dp"] * run["pp"]
+    experts = {"moe": {"experts": run["experts"], "top_k": run["topk"], "expert_ffn": run["expert_ffn"],
+                       "shared_ffn": run["shared_ffn"]}} if run["experts"] else {"ffn_hidden": run["ffn"]}
     nccl = ".".join(map(str, torch.cuda.nccl.version()))
     return {
         "id": f"lab-{run['name']}",
@@ -133,7 +141,7 @@ def record(run, gpu, measured, times):
                   f"{torch.cuda.get_device_name()}, {date.today():%Y-%m}",
         "framework": "fsdp" if run["zero"] == 3 else "lab", "date": f"{date.today():%Y-%m}",
         "model": {"name": run.get("model", run["name"]), "layers": run["layers"], "hidden": run["hidden"],
-                  "heads": run["heads"], "kv_heads": run["kv_heads"], "ffn_hidden": run["ffn"], "vocab": run["vocab"],
+                  "heads": run["heads"], "kv_heads": run["kv_heads"], **experts, "vocab": run["vocab"],
                   "gated_mlp": True, "tied_embeddings": False},
         "hardware": {"gpu": gpu, "gpus": gpus, "gpus_per_node": max(decoder.DEVICE.world, 2), "intra": "nvlink",
                      "inter_gbps_per_gpu": 400},

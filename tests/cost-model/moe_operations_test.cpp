@@ -60,6 +60,19 @@ TEST_CASE("DeepEP sends one copy of a token to each rank inside a node") {
   CHECK(exchange_s(plain, experts_over(8)) > exchange_s(job, experts_over(8)));
 }
 
+TEST_CASE("a program that weighs the outputs of its experts keeps them and sums them at its own rate") {
+  // 4,096 tokens x 8 experts x 7,168 wide x 2 bytes on one GPU per data-parallel rank; twice the time of the bytes.
+  auto job = priced_job(deepseek_v3(), "h200-141gb-sxm", 1, 8, 4096, 64);
+  const Layout layout = experts_over(8);
+  const double plain = operation_named(job, layout, "permute and unpermute").forward.raw();
+  const Bytes kept = layer_costs(job, layer_key(layout)).moe_activations;
+  job.profile.permute_factor *= 2;
+  job.profile.routed_outputs_kept = 1;
+  CHECK(operation_named(job, layout, "permute and unpermute").forward.raw() == doctest::Approx(2 * plain));
+  const double outputs = 4096.0 * 8 * 7168 * 2 * job.profile.activation_factor;
+  CHECK((layer_costs(job, layer_key(layout)).moe_activations - kept).raw() == doctest::Approx(outputs));
+}
+
 TEST_CASE("a measured link that is slower than its kind slows DeepEP as much") {
   // All-to-all over 2 nodes of 8, measured at four times the time that the constants give: the network's part of the
   // exchange, its slower one, takes four times as long too. A faster measurement than the constants changes nothing.
