@@ -5,7 +5,7 @@
 namespace tpplan {
 namespace {
 
-using Q = Quantity;
+using Q = JobFact;
 using T = Target;
 using U = KeyUnit;
 
@@ -76,8 +76,8 @@ const std::vector<FrameworkKey>& framework_keys() {
       {T::deepspeed, "train_micro_batch_size_per_gpu", Q::micro_batch},
       {T::deepspeed, "gradient_accumulation_steps", Q::micro_batches},
       {T::deepspeed, "zero_optimization.stage", Q::zero},
-      {T::deepspeed, "zero_optimization.zero_hpz_partition_size", Q::shard_group},
       {T::deepspeed, "zero_optimization.mics_shard_size", Q::shard_group},
+      {T::deepspeed, "zero_optimization.zero_hpz_partition_size", Q::shard_group},
       {T::deepspeed, "tensor_parallel.autotp_size", Q::tp},
       {T::deepspeed, "sequence_parallel_size", Q::cp},
       {T::deepspeed, "expert_parallel.autoep_size", Q::ep},
@@ -115,6 +115,8 @@ const std::vector<FrameworkKey>& framework_keys() {
       {T::accelerate, "parallelism_config.parallelism_config_dp_replicate_size", Q::dp_replicas},
       {T::accelerate, "parallelism_config.parallelism_config_dp_shard_size", Q::dp_shards},
       {T::accelerate, "parallelism_config.parallelism_config_tp_size", Q::tp},
+      {T::accelerate, "parallelism_config.parallelism_config_cp_size", Q::cp},
+      {T::accelerate, "parallelism_config.parallelism_config_cp_comm_strategy", Q::cp_type, U::word},
 
       {T::nanotron, "model.model_config.num_hidden_layers", Q::layers},
       {T::nanotron, "model.model_config.hidden_size", Q::hidden},
@@ -169,14 +171,36 @@ const std::vector<FrameworkWord>& framework_words() {
   static const std::vector<FrameworkWord> rows{
       {T::megatron, Q::precision, "bf16", "--bf16"},
       {T::megatron, Q::precision, "fp16", "--fp16"},
+      {T::megatron, Q::precision, "fp32", ""},
+      {T::megatron, Q::precision, "fp8", "--bf16 --fp8-format hybrid"},
+      {T::megatron, Q::precision, "fp8:delayed", "--bf16 --fp8-format hybrid --fp8-recipe delayed"},
+      {T::megatron, Q::precision, "fp8:tensorwise", "--bf16 --fp8-format hybrid --fp8-recipe tensorwise"},
+      {T::megatron, Q::precision, "fp8:blockwise", "--bf16 --fp8-format e4m3 --fp8-recipe blockwise"},
+      {T::megatron, Q::precision, "mxfp8", "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8"},
+      {T::megatron, Q::precision, "nvfp4", "--bf16 --fp4-format e2m1 --fp4-recipe nvfp4"},
+      {T::megatron, Q::schedule, "1f1b", ""},
+      {T::megatron, Q::schedule, "interleaved", ""},
       {T::megatron, Q::cp_type, "ring", "p2p"},
       {T::megatron, Q::cp_type, "all-gather", "all_gather"},
       {T::megatron, Q::cp_type, "ulysses", "a2a"},
       {T::megatron_bridge, Q::precision, "bf16", "bf16_mixed"},
       {T::megatron_bridge, Q::precision, "fp16", "fp16_mixed"},
+      {T::megatron_bridge, Q::precision, "fp8", "bf16_with_fp8_delayed_scaling_mixed"},
+      {T::megatron_bridge, Q::precision, "fp8:delayed", "bf16_with_fp8_delayed_scaling_mixed"},
+      {T::megatron_bridge, Q::precision, "fp8:tensorwise", "bf16_with_fp8_current_scaling_mixed"},
+      {T::megatron_bridge, Q::precision, "fp8:blockwise", "bf16_with_fp8_subchannel_scaling_mixed"},
+      {T::megatron_bridge, Q::precision, "mxfp8", "bf16_with_mxfp8_mixed"},
+      {T::megatron_bridge, Q::precision, "nvfp4", "bf16_with_nvfp4_mixed"},
+      {T::megatron_bridge, Q::schedule, "1f1b", ""},
+      {T::megatron_bridge, Q::schedule, "interleaved", ""},
       {T::megatron_bridge, Q::cp_type, "ring", "p2p"},
       {T::megatron_bridge, Q::cp_type, "all-gather", "all_gather"},
       {T::megatron_bridge, Q::cp_type, "ulysses", "a2a"},
+      {T::deepspeed, Q::precision, "bf16", "bf16"},
+      {T::deepspeed, Q::precision, "fp16", "fp16"},
+      {T::deepspeed, Q::precision, "fp32", ""},
+      {T::deepspeed, Q::schedule, "1f1b", ""},
+      {T::deepspeed, Q::cp_type, "ulysses", ""},
       {T::torchtitan, Q::precision, "bf16", "bfloat16"},
       {T::torchtitan, Q::precision, "fp32", "float32"},
       {T::torchtitan, Q::schedule, "gpipe", "GPipe"},
@@ -194,10 +218,14 @@ const std::vector<FrameworkWord>& framework_words() {
       {T::accelerate, Q::precision, "bf16", "bf16"},
       {T::accelerate, Q::precision, "fp16", "fp16"},
       {T::accelerate, Q::precision, "fp32", "no"},
+      {T::accelerate, Q::precision, "fp8", "fp8"},
+      {T::accelerate, Q::cp_type, "all-gather", "allgather"},
+      {T::accelerate, Q::cp_type, "ring", "alltoall"},
       {T::accelerate, Q::recompute, "full", "true"},
       {T::accelerate, Q::recompute, "none", "false"},
       {T::nanotron, Q::precision, "bf16", "bfloat16"},
       {T::nanotron, Q::precision, "fp32", "float32"},
+      {T::nanotron, Q::cp_type, "ring", ""},
       {T::nanotron, Q::schedule, "1f1b", "1f1b"},
       {T::nanotron, Q::schedule, "gpipe", "afab"},
       {T::nanotron, Q::recompute, "full", "true"},
@@ -214,15 +242,16 @@ const std::vector<FrameworkWord>& framework_words() {
       {T::colossalai, Q::schedule, "1f1b", "1f1b"},
       {T::colossalai, Q::schedule, "interleaved", "interleaved"},
       {T::colossalai, Q::schedule, "zb-v", "zbv"},
+      {T::colossalai, Q::cp_type, "ulysses", "all_to_all"},
+      {T::colossalai, Q::cp_type, "ring", "ring_attn"},
   };
   return rows;
 }
 
-const FrameworkKey* key_of(Target target, Quantity quantity) {
+const FrameworkKey* key_of(Target target, JobFact fact) {
   const auto& rows = framework_keys();
-  const auto found = std::find_if(rows.begin(), rows.end(), [&](const FrameworkKey& row) {
-    return row.target == target && row.quantity == quantity;
-  });
+  const auto found = std::find_if(rows.begin(), rows.end(),
+                                  [&](const FrameworkKey& row) { return row.target == target && row.fact == fact; });
   return found == rows.end() ? nullptr : &*found;
 }
 
@@ -233,18 +262,18 @@ const FrameworkKey* key_named(Target target, std::string_view key) {
   return found == rows.end() ? nullptr : &*found;
 }
 
-std::optional<std::string_view> their_word(Target target, Quantity quantity, std::string_view ours) {
+std::optional<std::string_view> their_word(Target target, JobFact fact, std::string_view ours) {
   for (const FrameworkWord& row : framework_words()) {
-    if (row.target == target && row.quantity == quantity && row.ours == ours) {
+    if (row.target == target && row.fact == fact && row.ours == ours) {
       return row.theirs;
     }
   }
   return std::nullopt;
 }
 
-std::optional<std::string_view> our_word(Target target, Quantity quantity, std::string_view theirs) {
+std::optional<std::string_view> our_word(Target target, JobFact fact, std::string_view theirs) {
   for (const FrameworkWord& row : framework_words()) {
-    if (row.target == target && row.quantity == quantity && row.theirs == theirs) {
+    if (row.target == target && row.fact == fact && row.theirs == theirs) {
       return row.ours;
     }
   }

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
+
+#include "cost-model/layout.h"
 
 namespace tpplan {
 
@@ -20,12 +23,28 @@ enum class Target : std::uint8_t {
   colossalai
 };
 
-/// What a key of a configuration says of a job. The quantities of a model lie between `layers` and `mtp_layers`.
-enum class Quantity : std::uint8_t {
+inline constexpr std::array<NameRow<Target>, 9> kTargetNames{{{"megatron", Target::megatron},
+                                                              {"megatron-bridge", Target::megatron_bridge},
+                                                              {"deepspeed", Target::deepspeed},
+                                                              {"torchtitan", Target::torchtitan},
+                                                              {"torchtitan-toml", Target::torchtitan_toml},
+                                                              {"accelerate", Target::accelerate},
+                                                              {"nanotron", Target::nanotron},
+                                                              {"llm-foundry", Target::llm_foundry},
+                                                              {"colossalai", Target::colossalai}}};
+
+/// What starts the processes: the target's own launcher, run on every node (torchrun where it has none of its own), or
+/// Slurm.
+enum class Launcher : std::uint8_t { torchrun, slurm };
+inline constexpr std::array<NameRow<Launcher>, 2> kLauncherNames{
+    {{"torchrun", Launcher::torchrun}, {"slurm", Launcher::slurm}}};
+
+/// What a key of a configuration says of a job. The facts of a model lie between `layers` and `mtp_layers`.
+enum class JobFact : std::uint8_t {
   // layout
   world,  ///< GPUs
   dp,
-  dp_replicas,  ///< groups of data-parallel ranks that each hold all ZeRO states: dp x cp / shard group
+  dp_replicas,  ///< groups of ranks that each hold all states: dp x cp / shard group, dp without ZeRO
   dp_shards,    ///< data-parallel ranks that share ZeRO states: dp / dp_replicas
   shard_group,  ///< ranks that share ZeRO states, context parallel ones counted
   tp,
@@ -70,7 +89,7 @@ enum class Quantity : std::uint8_t {
   v_head,
   mtp_layers
 };
-constexpr bool describes_model(Quantity quantity) { return quantity >= Quantity::layers; }
+constexpr bool describes_model(JobFact fact) { return fact >= JobFact::layers; }
 
 /// How a key counts what it says.
 enum class KeyUnit : std::uint8_t {
@@ -86,7 +105,7 @@ enum class KeyUnit : std::uint8_t {
 struct FrameworkKey {
   Target target;
   std::string_view key;  ///< as its file or command line has it, levels joined by dots: "--hidden-size", "tokens.seq"
-  Quantity quantity;
+  JobFact fact;
   KeyUnit unit = KeyUnit::number;
 };
 
@@ -94,21 +113,22 @@ struct FrameworkKey {
 /// is written and both are read.
 const std::vector<FrameworkKey>& framework_keys();
 
-/// A value that a target calls by another word than we do; a flag without value stands for the word itself.
+/// A value and what a target calls it: a word, or the flags that stand for it (none where it is the target's habit). A
+/// target with rows for a fact has no other values of it. Precisions carry their recipe: "fp8:tensorwise".
 struct FrameworkWord {
   Target target;
-  Quantity quantity;
+  JobFact fact;
   std::string_view ours;  ///< as in --layout or --precision
   std::string_view theirs;
 };
 const std::vector<FrameworkWord>& framework_words();
 
-/// The key that a target has for a quantity; nothing when it has none of its own.
-const FrameworkKey* key_of(Target target, Quantity quantity);
+/// The key that a target has for a fact; nothing when it has none of its own.
+const FrameworkKey* key_of(Target target, JobFact fact);
 /// The row of a key as read; nothing for an unknown one.
 const FrameworkKey* key_named(Target target, std::string_view key);
 /// Words between the two vocabularies; nothing when the target has no such value.
-std::optional<std::string_view> their_word(Target target, Quantity quantity, std::string_view ours);
-std::optional<std::string_view> our_word(Target target, Quantity quantity, std::string_view theirs);
+std::optional<std::string_view> their_word(Target target, JobFact fact, std::string_view ours);
+std::optional<std::string_view> our_word(Target target, JobFact fact, std::string_view theirs);
 
 }  // namespace tpplan
