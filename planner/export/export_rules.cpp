@@ -277,6 +277,13 @@ std::string mpt_shape(const Job& job, const Layout&) {
   return odd ? job.model.name + " has an attention or norms that mpt_causal_lm has not; nearest: --to accelerate" : "";
 }
 
+std::string groups_gather_again(const Job&, const Layout& layout) {
+  return layout.shard_group > 0 && layout.zero == 2
+             ? "shard-group " + number(layout.shard_group) +
+                   " with zero 2: HYBRID_SHARD frees gathered weights; nearest: zero 3, or no shard-group"
+             : "";
+}
+
 std::string one_kind_of_slices(const Job&, const Layout& layout) {
   return layout.cp > 1 && layout.sequence_parallel
              ? "cp " + number(layout.cp) +
@@ -314,7 +321,7 @@ std::string optimizers_of_megatron(const Job&, const Layout& layout) {
 // config/parallelism.py; DeepSpeed runtime/pipe/engine.py, runtime/zero/config.py, module_inject/auto_ep_config.py;
 // accelerate parallelism_config.py; nanotron config/config.py; llm-foundry models/mpt; Colossal-AI
 // booster/plugin/hybrid_parallel_plugin.py and shardformer/policies/llama.py.
-constexpr std::array<TargetRule, 17> kTargetRules{{
+constexpr std::array<TargetRule, 18> kTargetRules{{
     {bit(Target::torchtitan) | bit(Target::torchtitan_toml) | bit(Target::accelerate) | bit(Target::llm_foundry),
      "shard-group-whole", states_of_whole_replicas},
     {bit(Target::torchtitan) | bit(Target::torchtitan_toml), "cp-shards-states", context_shards_states},
@@ -329,6 +336,7 @@ constexpr std::array<TargetRule, 17> kTargetRules{{
     {bit(Target::nanotron) | bit(Target::colossalai), "kv-heads-whole", whole_kv_heads},
     {bit(Target::nanotron), "llama-shape", llama_shape},
     {bit(Target::llm_foundry), "mpt-shape", mpt_shape},
+    {bit(Target::llm_foundry), "shard-group-zero-3", groups_gather_again},
     {bit(Target::colossalai), "one-sequence-mode", one_kind_of_slices},
     {bit(Target::colossalai), "zbv-graph", scheduler_nodes},
     {bit(Target::colossalai), "ep-divides-dp", experts_in_data_ranks},

@@ -33,6 +33,9 @@ struct ExportTarget {
 const std::vector<ExportTarget>& export_targets();
 const ExportTarget& row_of(Target target);
 
+/// The target whose usual framework this is and that runs the layout; nothing when there is none.
+const ExportTarget* target_for(const Job& job, const Layout& layout);
+
 /// What is written: the main file, and the script that launches it where that is another file.
 struct ExportFiles {
   std::string main;

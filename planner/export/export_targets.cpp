@@ -102,7 +102,8 @@ const std::vector<ExportTarget>& export_targets() {
        ": \"${DATA_LOCAL:?folder of the streaming data set}\"\n"
        ": \"${TOKENIZER:?tokenizer on the Hugging Face hub or a folder}\"\n"
        ": \"${MAX_DURATION:?length of the run, such as 1000ba}\"\n"
-       "export DATA_LOCAL TOKENIZER MAX_DURATION\n"},
+       ": \"${LR:?learning rate}\"\n"
+       "export DATA_LOCAL TOKENIZER MAX_DURATION LR\n"},
       {Target::colossalai, Framework::plain, "Colossal-AI 0.5.0 (4f9953be, 2026-04-09)", ".py", FileKind::remarked,
        kPipelineStages | kTensorParallel | kContextParallel | kExperts | kNoZero | kZero1 | kZero2 | kRecomputeFull |
            kOffloadOptimizer | kVirtualStages | kSequenceParallel | kNoSequenceParallel | kEightBit | kCpVariant,
@@ -112,6 +113,16 @@ const std::vector<ExportTarget>& export_targets() {
 }
 
 const ExportTarget& row_of(Target target) { return export_targets()[static_cast<std::size_t>(target)]; }
+
+const ExportTarget* target_for(const Job& job, const Layout& layout) {
+  for (const ExportTarget& target : export_targets()) {
+    if (target.framework == job.training.framework && target.framework != Framework::plain &&
+        export_refusals(target.target, target.expresses, job, layout).empty()) {
+      return &target;
+    }
+  }
+  return nullptr;
+}
 
 ExportFiles export_files(const ExportTarget& target, const ExportRequest& request) {
   const std::vector<std::string> lines = head_lines(target, request);

@@ -10,7 +10,7 @@ std::string sharding_of(const Layout& layout) {
     return "NO_SHARD";
   }
   if (layout.shard_group > 0) {
-    return layout.zero == 3 ? "HYBRID_SHARD" : "_HYBRID_SHARD_ZERO2";
+    return "HYBRID_SHARD";
   }
   return layout.zero == 3 ? "FULL_SHARD" : "SHARD_GRAD_OP";
 }
@@ -57,7 +57,7 @@ std::string write_llm_foundry(const ExportRequest& request) {
   say("train_loader.drop_last", true);
   say("train_loader.num_workers", std::int64_t{8});
   say("optimizer.name", std::string("decoupled_adamw"));
-  say("optimizer.lr", std::string("1.0e-4"), "not planned: choose it");
+  say("optimizer.lr", std::string("${oc.decode:${oc.env:LR}}"));
   say("scheduler.name", std::string("cosine_with_warmup"));
   say("scheduler.t_warmup", std::string("100ba"));
   say("scheduler.alpha_f", std::string("0.1"));

@@ -54,9 +54,11 @@ Settings overrides(const ExportRequest& request) {
   }
   const auto replicas = number_of(job, layout, JobFact::dp_replicas).value_or(1);
   say(settings, "ddp.num_distributed_optimizer_instances", std::to_string(layout.zero > 0 ? replicas : 1));
-  say(settings, "comm_overlap.tp_comm_overlap",
-      layout.tp > 1 && layout.sequence_parallel &&
-          switched_on(job.training.overlap_tp, job.profile.tp_overlap_default));
+  const bool overlaps_tp =
+      layout.tp > 1 && layout.sequence_parallel && switched_on(job.training.overlap_tp, job.profile.tp_overlap_default);
+  if (overlaps_tp || job.training.overlap_tp == Switch::off) {
+    say(settings, "comm_overlap.tp_comm_overlap", overlaps_tp);
+  }
   say(settings, "optimizer.optimizer_cpu_offload", layout.offload == Offload::optimizer);
   if (layout.offload == Offload::activations) {
     say(settings, "model.cpu_offloading", true);

@@ -79,6 +79,9 @@ Settings python_settings(const ExportRequest& request) {
     settings.push_back({"parallelism.fsdp_reshard_after_forward", reshard_of(layout)});
   }
   add_pipeline(settings, request);
+  std::stable_sort(settings.begin(), settings.end(), [](const Setting& a, const Setting& b) {
+    return a.key.substr(0, a.key.find('.')) < b.key.substr(0, b.key.find('.'));
+  });
   return settings;
 }
 
