@@ -21,7 +21,7 @@ std::string write_deepspeed(const ExportRequest& request) {
     except.push_back(JobFact::cp);
   }
   Settings settings = settings_of(request, Target::deepspeed, except);
-  const auto say = [&settings](std::string key, auto value) { settings.push_back({std::move(key), value}); };
+  const auto say = [&settings](std::string key, const auto& value) { settings.push_back({std::move(key), value}); };
   if (layout.zero > 0) {
     say("zero_optimization.overlap_comm", training.overlap_dp_grad != Switch::off);
     say("zero_optimization.contiguous_gradients", true);

@@ -5,11 +5,11 @@ namespace tpplan {
 namespace {
 
 constexpr std::uint32_t kEveryZero = kNoZero | kZero1 | kZero2 | kZero3;
-constexpr std::uint32_t kMegatronSays = kPipelineStages | kTensorParallel | kContextParallel | kExperts | kEveryZero |
-                                        kShardGroup | kRecomputeFull | kRecomputeSome | kSelective | kOffloadOptimizer |
-                                        kOffloadActivations | kGivenStages | kVirtualStages | kVppGroup | kStagesNear |
-                                        kSequenceParallel | kNoSequenceParallel | kOptimizerKind | kDispatcher |
-                                        kCapacity | kGradientType | kOverlaps | kEightBit | kCpVariant;
+constexpr std::uint32_t kMegatronSays =
+    kPipelineStages | kTensorParallel | kContextParallel | kExperts | kEveryZero | kShardGroup | kRecomputeFull |
+    kRecomputeSome | kSelective | kOffloadOptimizer | kOffloadActivations | kGivenStages | kVirtualStages | kVppGroup |
+    kStagesNear | kSequenceParallel | kNoSequenceParallel | kOptimizerKind | kDispatcher | kCapacity | kGradientType |
+    kOverlaps | kGradOverlap | kGradReduce | kEightBit | kCpVariant;
 constexpr std::uint32_t kTorchtitanSays = kPipelineStages | kTensorParallel | kContextParallel | kExperts | kNoZero |
                                           kZero2 | kZero3 | kShardGroup | kRecomputeFull | kSelectiveOp |
                                           kVirtualStages | kSequenceParallel;
@@ -70,7 +70,7 @@ const std::vector<ExportTarget>& export_targets() {
        ": \"${RECIPE:?a pretraining recipe of this model, such as llama3_70b_pretrain_config}\"\n"},
       {Target::deepspeed, Framework::deepspeed, "DeepSpeed 0.19.6 (edaa7221, 2026-08-22)", ".json", FileKind::bare,
        kPipelineStages | kTensorParallel | kContextParallel | kExperts | kEveryZero | kShardGroup | kRecomputeFull |
-           kOffloadOptimizer | kNoSequenceParallel | kGradientType | kCpVariant,
+           kOffloadOptimizer | kNoSequenceParallel | kGradientType | kGradOverlap | kGradReduce | kCpVariant,
        write_deepspeed, launch_deepspeed, ": \"${SCRIPT:?training script that calls deepspeed.initialize}\"\n"},
       {Target::torchtitan, Framework::torchtitan, "TorchTitan 0.2.2 main (b5bcd76c, 2026-08-21)", ".py",
        FileKind::remarked, kTorchtitanSays | kNoSequenceParallel, write_torchtitan, launch_torchtitan,
@@ -89,7 +89,7 @@ const std::vector<ExportTarget>& export_targets() {
        write_accelerate, launch_accelerate, ": \"${SCRIPT:?training script}\"\n"},
       {Target::nanotron, Framework::nanotron, "nanotron 0.4 (2411b022, 2026-04-07)", ".yaml", FileKind::remarked,
        kPipelineStages | kTensorParallel | kContextParallel | kNoZero | kZero1 | kRecomputeFull | kSequenceParallel |
-           kNoSequenceParallel | kCpVariant,
+           kNoSequenceParallel | kGradReduce | kCpVariant,
        write_nanotron, launch_nanotron,
        ": \"${DATASET:?data set on the Hugging Face hub or a folder}\"\n"
        ": \"${TOKENIZER:?tokenizer on the Hugging Face hub or a folder}\"\n"

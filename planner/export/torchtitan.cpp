@@ -64,10 +64,6 @@ void add_pipeline(Settings& settings, const ExportRequest& request) {
 
 std::string reshard_of(const Layout& layout) { return layout.zero == 3 ? "always" : "never"; }
 
-bool runs_async_tp(const ExportRequest& request) {
-  return request.job.training.overlap_tp == Switch::on && request.layout().tp > 1 && request.job.training.compiled;
-}
-
 Settings python_settings(const ExportRequest& request) {
   const Layout& layout = request.layout();
   std::vector<JobFact> except;
@@ -149,9 +145,6 @@ std::string write_torchtitan_toml(const ExportRequest& request) {
   settings.push_back({"training.local_batch_size", per_run * layout.micro_batch});
   if (layout.pp > 1) {
     settings.push_back({"parallelism.pipeline_parallel_microbatch_size", std::int64_t{layout.micro_batch}});
-  }
-  if (runs_async_tp(request)) {
-    settings.push_back({"parallelism.enable_async_tensor_parallel", true});
   }
   const bool selective = layout.recompute == RecomputeKind::selective_op;
   settings.push_back({"activation_checkpoint.mode", std::string(selective                                 ? "selective"

@@ -385,6 +385,10 @@ TEST_CASE("what a target cannot run is refused with its nearest legal value and 
        "pp=4 schedule=1f1b"},
       {"megatron", "7b", "8xH100", "tp=2 optimizer=lion", "optimizer-known: optimizer lion",
        "tp=2 optimizer=adam-bf16"},
+      {"megatron", "7b", "8xH100", "tp=2 zero=0 optimizer=adam-bf16",
+       "optimizer-known: optimizer adam-bf16 with zero 0", "tp=2 zero=1 optimizer=adam-bf16"},
+      {"megatron", "7b", "8xH100", "tp=2 zero=1 optimizer=sgd offload=optimizer",
+       "optimizer-known: optimizer sgd with offload optimizer", "tp=2 zero=1 optimizer=adam offload=optimizer"},
       {"deepspeed",
        "7b",
        "8xH100",
@@ -450,6 +454,12 @@ TEST_CASE("what only the script can do is told in the head") {
   const auto outcome = exported("accelerate", "7b", "8xH100", "zero=3", {"--peft", "lora:rank=8"});
   CHECK(outcome.code == 0);
   CHECK(has(outcome.out, "# not expressible here: --peft lora"));
+  const auto megatron = exported("megatron", "7b", "8xH100", "tp=2", {"--overlap", "dp-grad=off,tp=on"});
+  CHECK_FALSE(has(megatron.out, "not expressible here"));
+  CHECK_FALSE(has(megatron.out, "--overlap-grad-reduce"));
+  CHECK(missing_line(megatron.out, {"--tp-comm-overlap"}) == "");
+  const auto deepspeed = exported("deepspeed", "7b", "8xH100", "zero=2", {"--overlap", "dp-grad=off"});
+  CHECK(nlohmann::json::parse(deepspeed.out)["zero_optimization"]["overlap_comm"] == false);
   const auto fp8 = exported("torchtitan", "7b", "8xH100", "zero=3", {"--precision", "fp8"});
   CHECK(has(fp8.out, "# not expressible here: precision fp8"));
   CHECK(has(fp8.out, "mixed_precision_param = \"bfloat16\""));
