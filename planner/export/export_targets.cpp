@@ -23,9 +23,11 @@ std::vector<std::string> head_lines(const ExportTarget& target, const ExportRequ
   const Interval<Bytes> bytes = interval80(memory.total(), memory.error);
   std::vector<std::string> lines{"tpplan " TPPLAN_VERSION " wrote this for " + std::string(target.program) + ":",
                                  "  " + request.command, job_line(job), "layout " + to_text(request.layout())};
+  const bool one_node = job.cluster.nodes == 1;
   lines.push_back("world size " + with_separators(request.layout().world()) + " (" +
-                  with_separators(job.cluster.nodes) + " nodes of " + with_separators(job.cluster.gpus_per_node) +
-                  " GPUs), " + with_separators(micro_batches(job, request.layout())) + " micro-batches per step");
+                  with_separators(job.cluster.nodes) + (one_node ? " node of " : " nodes of ") +
+                  with_separators(job.cluster.gpus_per_node) + " GPUs), " +
+                  with_separators(micro_batches(job, request.layout())) + " micro-batches per step");
   lines.push_back("predicted: " + format(step.total()) + " per step (80 % interval " + format(time.low) + " to " +
                   format(time.high) + "), " + format(memory.total()) + " of " + format(memory.capacity) +
                   " per GPU (80 % interval " + format(bytes.low) + " to " + format(bytes.high) + ")");
@@ -33,6 +35,12 @@ std::vector<std::string> head_lines(const ExportTarget& target, const ExportRequ
     lines.push_back(request.plan.fits == Fits::tight
                         ? "warning: memory is tight, it fits only while the allocator wastes nothing"
                         : "warning: this layout does not fit into the GPUs' memory as predicted");
+  }
+  for (const ClusterSpec& part : job.cluster.parts) {
+    if (part.gpus_per_node != job.cluster.gpus_per_node) {
+      lines.emplace_back("not expressible here: nodes with different numbers of GPUs (set NODES and GPUS_PER_NODE)");
+      break;
+    }
   }
   for (const std::string& omission : request.left) {
     lines.push_back("not expressible here: " + omission);
