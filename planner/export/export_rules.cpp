@@ -4,6 +4,7 @@
 
 #include "cost-model/pipeline.h"
 #include "planner/export/export_request.h"
+#include "planner/export/torchtitan_stages.h"
 #include "planner/rule_rows.h"
 
 namespace tpplan {
@@ -79,6 +80,20 @@ std::string experts_on_all_ranks(const Job& job, const Layout& layout) {
            ") % ep " + number(layout.ep) + " = " + number(ranks % layout.ep) + "; nearest: ep " + number(layout.tp);
   }
   return "";
+}
+
+std::string stages_by_layers(const Job& job, const Layout& layout) {
+  const int layers = job.model.layers;
+  if (layout.pp == 1 || torchtitan_reaches(layers, layout.pp, layout.pp * layout.vpp)) {
+    return "";
+  }
+  int nearest = layout.vpp - 1;
+  while (!torchtitan_reaches(layers, layout.pp, layout.pp * nearest)) {
+    --nearest;
+  }
+  return "pp " + number(layout.pp) + " x vpp " + number(layout.vpp) + " = " + number(layout.pp * layout.vpp) +
+         " stages: no number of layers per stage makes so many of " + number(layers) + " layers; nearest: vpp " +
+         number(nearest);
 }
 
 std::string experts_borrow_ranks(const Job& job, const Layout& layout) {
@@ -205,10 +220,11 @@ std::string optimizers_of_megatron(const Job&, const Layout& layout) {
 // config/parallelism.py; DeepSpeed runtime/pipe/engine.py, runtime/zero/config.py, module_inject/auto_ep_config.py;
 // accelerate parallelism_config.py; nanotron config/config.py; llm-foundry models/mpt; Colossal-AI
 // booster/plugin/hybrid_parallel_plugin.py and shardformer/policies/llama.py.
-constexpr std::array<TargetRule, 18> kTargetRules{{
+constexpr std::array<TargetRule, 19> kTargetRules{{
     {bit(Target::torchtitan) | bit(Target::torchtitan_toml) | bit(Target::accelerate) | bit(Target::llm_foundry),
      "shard-group-whole", states_of_whole_replicas},
     {bit(Target::torchtitan) | bit(Target::torchtitan_toml), "cp-shards-states", context_shards_states},
+    {bit(Target::torchtitan) | bit(Target::torchtitan_toml), "stages-by-layers", stages_by_layers},
     {bit(Target::torchtitan), "tokens-divide", tokens_of_slices},
     {bit(Target::torchtitan), "ep-spans-tp", experts_on_all_ranks},
     {bit(Target::torchtitan_toml), "ep-borrows-ranks", experts_borrow_ranks},

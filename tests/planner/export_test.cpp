@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "planner/export/export_target.h"
+#include "planner/export/torchtitan_stages.h"
 
 using namespace tpplan;
 
@@ -302,6 +303,21 @@ TEST_CASE("stages that TorchTitan deals out by another rule are made to agree or
   CHECK_FALSE(has(even.out, "not expressible"));
 }
 
+TEST_CASE("TorchTitan cuts pipelines by layers per stage") {
+  // 126 layers in 8 stages of 16, the ends one fewer. 32 in 20: 2 layers make 16 or 17 stages, 1 makes 32 to 34.
+  const auto ends = torchtitan_cut(126, {15, 16, 16, 16, 16, 16, 16, 15});
+  CHECK(ends.exact);
+  CHECK((ends.first == 1 && ends.last == 1 && ends.layers_per_stage == 16));
+  CHECK(torchtitan_cut(32, std::vector<int>(20, 1)).layers_per_stage == 0);
+  CHECK_FALSE(torchtitan_reaches(32, 4, 20));
+  CHECK(torchtitan_reaches(32, 4, 16));
+  CHECK(torchtitan_reaches(10, 4, 8));  // two stages per rank come by themselves
+  // 30 layers in 4: 8, 8, 7, 7 without counting the ends; 7, 8, 8, 7 when each counts.
+  CHECK(torchtitan_cut(30, {8, 8, 7, 7}).exact);
+  CHECK(torchtitan_cut(30, {7, 8, 8, 7}).exact);
+  CHECK_FALSE(torchtitan_cut(30, {7, 7, 8, 8}).exact);
+}
+
 TEST_CASE("the TOML file of earlier TorchTitan counts sequences and whole pipeline runs") {
   const auto outcome = exported("torchtitan-toml", "70b", "4x8xh100-80gb-sxm",
                                 "tp=4 pp=2 vpp=2 micro-batch=2 recompute=selective:op", {"--global-batch", "256"});
@@ -403,6 +419,8 @@ TEST_CASE("what a target cannot run is refused with its nearest legal value and 
       {"nanotron", "7b", "8xH100", "tp=2 zero=2", "zero-offered: nanotron has no ZeRO-2", "tp=2 zero=1"},
       {"torchtitan", "7b", "8xH100", "pp=2 vpp=4 schedule=zb-v zero=2", "schedule-suits-chunks: zb-v with vpp 4",
        "pp=2 vpp=2 schedule=zb-v zero=2"},
+      {"torchtitan", "7b", "8xH100", "pp=4 vpp=5 zero=2", "stages-by-layers: pp 4 x vpp 5 = 20 stages",
+       "pp=4 vpp=4 zero=2"},
       {"torchtitan", "7b", "8xH100", "zero=3 recompute=selective", "recompute-kind: torchtitan has no recompute",
        "zero=3 recompute=selective:op"},
       {"torchtitan", "7b", "2x8xh100-80gb-sxm", "cp=2 zero=0", "cp-shards-states: zero 0 with cp 2", "cp=2 zero=3"},
