@@ -530,6 +530,10 @@ TEST_CASE("a wrong target is met with the right one") {
     }
     return "";
   };
+  const std::string unknown =
+      problem({"export", "--to", "help", "--model", "7b", "--cluster", "8xA100", "--layout", "tp=2"});
+  CHECK(has(unknown, "expected megatron, megatron-bridge, deepspeed, torchtitan,"));
+  CHECK_FALSE(has(unknown, "--to is missing"));
   CHECK(has(problem({"export", "--to", "megatorn", "--model", "7b", "--cluster", "8xA100", "--layout", "tp=2"}),
             "did you mean \"megatron\"?"));
   CHECK(has(problem({"export", "--model", "7b", "--cluster", "8xA100", "--layout", "tp=2"}), "--to is missing"));
