@@ -58,8 +58,8 @@ std::string tokens_of_slices(const Job& job, const Layout& layout) {
   if (tokens % slices == 0) {
     return "";
   }
-  return number(tokens) + " tokens of a micro-batch % (tp " + number(layout.tp) + " x 2 cp " +
-         number(2 * std::int64_t{layout.cp}) + ") = " + number(tokens % slices) + "; nearest: --seq " +
+  return number(tokens) + " tokens of a micro-batch % " + number(slices) +
+         " slices (tp x 2 cp) = " + number(tokens % slices) + "; nearest: --seq " +
          std::to_string((job.training.seq / slices + 1) * slices);
 }
 
