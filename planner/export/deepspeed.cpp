@@ -54,6 +54,9 @@ LaunchLine launch_deepspeed(const ExportRequest& request) {
   const auto note = [&notes](bool there, const std::string& text) {
     notes += there ? "# In the script: " + text + "\n" : "";
   };
+  note(true, "the Hugging Face Trainer wants the same batches: per_device_train_batch_size=" +
+                 std::to_string(layout.micro_batch) +
+                 " gradient_accumulation_steps=" + std::to_string(micro_batches(request.job, layout)));
   note(layout.pp > 1,
        "PipelineModule(num_stages=" + std::to_string(layout.pp) + ")" +
            (layout.tp > 1 ? " with a model that is cut " + std::to_string(layout.tp) + " ways (mpu)" : ""));

@@ -23,6 +23,8 @@ TEST_CASE("a file gets its launch script beside it") {
   CHECK(is_shell(launch));
   CHECK(has(launch, "# tpplan " TPPLAN_VERSION " wrote this for DeepSpeed 0.19.6"));
   CHECK(has(launch, "PipelineModule(num_stages=2)"));
+  // 1,024 sequences / dp 8 of one each.
+  CHECK(has(launch, "per_device_train_batch_size=1 gradient_accumulation_steps=128"));
   CHECK(has(launch, "deepspeed --hostfile=hostfile --num_nodes \"$NODES\" --num_gpus \"$GPUS_PER_NODE\""));
   CHECK(has(launch, "\"$SCRIPT\" --deepspeed \"ds.json\""));
   CHECK(has(launch, "slots=$GPUS_PER_NODE"));
