@@ -13,8 +13,8 @@ namespace tpplan {
 namespace {
 
 constexpr int kAnyCount = std::numeric_limits<int>::max();
-constexpr std::string_view kPlanned = "plan explain simulate report";
-constexpr std::string_view kPlannedOrFit = "plan explain simulate report fit";
+constexpr std::string_view kPlanned = "plan explain simulate report export";
+constexpr std::string_view kPlannedOrFit = "plan explain simulate report export fit";
 
 constexpr std::array<NameRow<Objective>, 3> kObjectiveNames{
     {{"step-time", Objective::step_time}, {"memory", Objective::memory}, {"cost", Objective::cost}}};
@@ -173,7 +173,7 @@ std::vector<OptionRow> make_rows() {
        .argument = "F",
        .commands = kPlanned,
        .meaning = "whose rules, memory and speed apply",
-       .fallback = "megatron",
+       .fallback = "megatron; of export the target's",
        .completes = Completes::choices,
        .choices = [] { return names_of(kFrameworkTable); },
        .set = read_framework},
@@ -186,7 +186,7 @@ std::vector<OptionRow> make_rows() {
        .set = [](Options& o, const Text& text) { return read_date(text, o.date); }},
       {.name = "calibration",
        .argument = "FILE",
-       .commands = "plan explain simulate validate report",
+       .commands = "plan explain simulate validate report export",
        .meaning = "curves measured by comm-bench, or none",
        .fallback = "NAME.calibration.json beside the cluster",
        .completes = Completes::files,
@@ -328,12 +328,40 @@ std::vector<OptionRow> make_rows() {
       {.name = "layout",
        .argument = "L",
        .group = OptionGroup::command,
-       .commands = "explain simulate",
+       .commands = "explain simulate export",
        .meaning = "the layout, such as \"tp=8 pp=4 micro-batch=1\"",
        .details =
            "key=value pairs separated by blanks or commas; the keys are the names of the layout options of plan, - "
            "and _ alike. dp follows from the others.",
        .set = store<&Options::layout>},
+      {.name = "to",
+       .argument = "TARGET",
+       .group = OptionGroup::command,
+       .commands = "export",
+       .meaning = "the framework to write for",
+       .details =
+           "megatron: a launch script with every flag; megatron-bridge: a script with overrides for a recipe; "
+           "deepspeed: "
+           "its JSON file; torchtitan: a Python function for a recipe; torchtitan-toml: the file of earlier releases; "
+           "accelerate, nanotron, llm-foundry: YAML files; colossalai: a plugin in Python.",
+       .completes = Completes::choices,
+       .choices = [] { return names_of(kTargetNames); },
+       .set =
+           [](Options& o, const Text& text) {
+             o.target = value_in(kTargetNames, text);
+             return o.target ? Text() : unknown_choice(text, names_of(kTargetNames));
+           }},
+      {.name = "launcher",
+       .argument = "L",
+       .group = OptionGroup::command,
+       .commands = "export",
+       .meaning = "what starts the processes",
+       .fallback = "torchrun",
+       .details = "torchrun: torchrun, or the target's own launcher where it has one, on every node; slurm: an sbatch "
+                  "script.",
+       .completes = Completes::choices,
+       .choices = [] { return names_of(kLauncherNames); },
+       .set = [](Options& o, const Text& text) { return read_name(text, kLauncherNames, o.launcher); }},
       {.name = "measured-step",
        .argument = "TIME",
        .group = OptionGroup::command,
@@ -498,7 +526,7 @@ std::vector<OptionRow> make_rows() {
        .letter = 'o',
        .argument = "FILE",
        .group = OptionGroup::output,
-       .commands = "plan explain simulate calibrate validate report sweep diff gpus models clusters fit",
+       .commands = "plan explain simulate calibrate validate report export sweep diff gpus models clusters fit",
        .meaning = "write the result to a file",
        .completes = Completes::files,
        .set = store<&Options::output>},

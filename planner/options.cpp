@@ -160,7 +160,7 @@ void check_format(const PlannerOptions& options, std::vector<std::string>& probl
 }
 
 void check_required(const PlannerOptions& options, std::vector<std::string>& problems) {
-  const bool one_layout = options.command == "explain" || options.command == "simulate";
+  const bool one_layout = options.command == "explain" || options.command == "simulate" || options.command == "export";
   const bool one_gpu = options.command == "fit";
   if (options.command != "plan" && options.command != "report" && !one_layout && !one_gpu) {
     return;
@@ -176,6 +176,15 @@ void check_required(const PlannerOptions& options, std::vector<std::string>& pro
   }
   if (options.command == "simulate" && options.space.schedules.size() > 1) {
     problems.push_back("--schedule: simulate runs one schedule at a time");
+  }
+  const bool named =
+      std::any_of(options.given.begin(), options.given.end(), [](const auto& option) { return option.first == "to"; });
+  if (options.command == "export" && !named) {
+    std::string names;
+    for (const auto& row : kTargetNames) {
+      names += (names.empty() ? "" : ", ") + std::string(row.name);
+    }
+    problems.push_back("--to is missing: the framework to write for, one of " + names);
   }
   if (one_layout && options.layout.empty()) {
     problems.push_back("--layout is missing: the layout to " + options.command +

@@ -8,6 +8,7 @@
 
 #include "planner/capacity/capacity_options.h"
 #include "planner/errors.h"
+#include "planner/export/framework_keys.h"
 #include "planner/search.h"
 
 namespace tpplan {
@@ -97,6 +98,8 @@ struct PlannerOptions {
   std::string replay;               ///< simulate: profiler trace to compare with
   std::optional<TimeRange> window;  ///< simulate: the part that is drawn
   bool resume = false;              ///< sweep
+  std::optional<Target> target;     ///< export
+  Launcher launcher = Launcher::torchrun;
 
   CapacityOptions capacity;  ///< report
 };

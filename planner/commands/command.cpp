@@ -5,6 +5,7 @@
 #include "planner/commands/completion.h"
 #include "planner/commands/diff.h"
 #include "planner/commands/explain.h"
+#include "planner/commands/export.h"
 #include "planner/commands/fit.h"
 #include "planner/commands/gpus.h"
 #include "planner/commands/help.h"
@@ -89,6 +90,20 @@ const std::vector<Command>& commands() {
            "and what a budget buys; which network is fast enough, which upgrade helps most, what fits; other hardware; "
            "owning against renting. --sections picks parts. Ends with 1 when nothing fits or nothing meets deadline "
            "and budget."},
+      {.name = "export",
+       .summary = "write a layout as a framework's configuration",
+       .run = run_export,
+       .examples =
+           "tpplan export --to megatron --model 70b --cluster 8x8xh100-80gb-sxm --layout \"tp=8 pp=4\" > run.sh\n"
+           "tpplan export --to deepspeed --model 7b --cluster 8xA100 --layout \"zero=3\" -o ds.json\n",
+       .details =
+           "Writes flags, JSON, TOML, YAML or Python for the framework of --to, with launch lines and a head that "
+           "tells version, world size and predicted step time and memory. The layout is checked by the rules that "
+           "explain applies (of the target's framework, unless --framework names another) and by those of the target; "
+           "what the target cannot say is refused, or told in the head. Paths of data and tokenizers are shell "
+           "variables that stop the script when unset. Where the configuration does not launch itself, -o FILE writes "
+           "FILE with .launch.sh for its suffix beside it. Ends with 1 when the target cannot run the layout, and "
+           "after writing one that does not fit into memory."},
       {.name = "sweep",
        .summary = "plan every combination of models, clusters and sizes",
        .operands = "GRID.json",

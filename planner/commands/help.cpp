@@ -49,7 +49,8 @@ std::string usage(const Command& command) {
     return "tpplan [plan] --model M --cluster C [OPTION]...";
   }
   std::string text = "tpplan " + std::string(command.name);
-  if (command.name == "explain" || command.name == "simulate") {
+  if (command.name == "explain" || command.name == "simulate" || command.name == "export") {
+    text += command.name == "export" ? " --to TARGET" : "";
     text += " --model M --cluster C --layout L";
   }
   text += command.operands.empty() ? "" : " " + std::string(command.operands);

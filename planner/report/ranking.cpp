@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "cost-model/units.h"
+#include "planner/export/export_target.h"
 #include "planner/report/plan_report.h"
 
 namespace tpplan {
@@ -271,13 +272,17 @@ std::vector<std::string> miss_lines(const PlanReport& report) {
 
 std::vector<std::string> next_commands(const PlanReport& report) {
   std::vector<std::string> commands;
-  const auto explain = [&](const Layout& layout) {
-    commands.push_back("tpplan explain " + report.inputs_text + " --layout \"" + to_text(layout) + "\"");
+  const auto add = [&](const std::string& command, const Layout& layout) {
+    commands.push_back("tpplan " + command + " " + report.inputs_text + " --layout \"" + to_text(layout) + "\"");
   };
   if (!report.result.plans.empty()) {
-    explain(report.result.plans.front().layout);
+    const Layout& best = report.result.plans.front().layout;
+    add("explain", best);
+    if (const ExportTarget* target = target_for(report.job, best)) {
+      add("export --to " + std::string(name_in(kTargetNames, target->target)), best);
+    }
   } else if (report.result.closest) {
-    explain(report.result.closest->layout);
+    add("explain", report.result.closest->layout);
   }
   return commands;
 }
