@@ -153,6 +153,28 @@ Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, 
   }
 }
 
+Seconds interleaved_transfers(const ScheduleRequest& request, const PipelineTimes& t, Seconds transfer, Seconds wait) {
+  const double p = request.ranks;
+  const double chunks = request.chunks;
+  const int first = first_group(request);
+  const int group = request.group > 0 ? request.group : request.ranks;
+  const int left = (request.micro_batches - first) % group;
+  const int last = request.micro_batches == first ? first : left > 0 ? left : group;
+  // Passes with their waits, and what a transfer takes beyond the wait of the pass that it follows.
+  const Seconds forward = t.forward_sum / (p * chunks) + wait;
+  const Seconds backward = t.backward_sum / (p * chunks) + wait;
+  const Seconds beyond = max(Seconds(0), transfer - wait);
+  const auto wrap = [&](int micro_batches, Seconds pass) {
+    return max(Seconds(0), beyond * p - pass * std::max(0.0, micro_batches - p));
+  };
+  const Seconds ends = transfer * (2 * (p - 1)) + (wrap(first, forward) + wrap(last, backward)) * (chunks - 1);
+  const double further = std::ceil(static_cast<double>(request.micro_batches - first) / group);
+  const Seconds round = max(Seconds(0), (beyond - min(forward, backward)) * p - (forward + backward) * (group - p));
+  const Seconds turn = max(Seconds(0), beyond * 2.0 - forward - backward) * ((p - 1) / (2 * p - 1));
+  const double turns = std::max(0.0, chunks * (request.micro_batches - first) + first - 2 * (p - 1) - 1);
+  return ends + max(round * (further * (chunks - 1)), turn * turns);
+}
+
 double lone_passes(int pp) { return (5.0 * pp - 2) / 4 + 2.0 / pp; }
 
 namespace {
