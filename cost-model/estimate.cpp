@@ -59,21 +59,24 @@ PipelineSpan pipeline_span(const Job& job, const Layout& layout, std::span<const
   }
   out.lone_exchanges = stages.hidden_exchanges / layout.pp * lone_passes(layout.pp);
   const Seconds hop = transfer_time(job, layout, costs.front(), transfers);
-  const bool overlapped =
-      layout.schedule == Schedule::interleaved && switched_on(job.training.overlap_pp, profile.pp_overlap_default);
   if (row_of(layout.schedule).splits_backward && layout.schedule != Schedule::dualpipe) {
     // Weight gradients stand in for the waits that the order of passes brings about; further ones stay.
     PipelineTimes times = stages.times;
     times.transfer = hop;
     out.transfers = pipeline_time(layout.schedule, layout.pp, layout.vpp, stages.micro_batches, times) - out.span +
                     hop * (std::max(0.0, profile.pp_exposed_transfers - 2) * stages.micro_batches);
+  } else if (layout.schedule == Schedule::interleaved) {
+    // The order of passes hides transfers that run beside them; without overlap each pass of a chunk waits for its own,
+    // one of two being in each direction.
+    const bool overlapped = switched_on(job.training.overlap_pp, profile.pp_overlap_default);
+    const double exposed = overlapped ? 0 : profile.pp_exposed_transfers;
+    const auto request = rule_request(layout.pp, layout.vpp, stages.micro_batches, layout.vpp_group);
+    out.transfers = hop * (exposed * layout.vpp * stages.micro_batches) +
+                    interleaved_transfers(request, stages.times, hop, hop * (exposed / 2));
   } else {
     // Two copies of the model run from both ends always have another micro-batch to compute meanwhile.
-    const double per_micro_batch =
-        layout.schedule == Schedule::dualpipe
-            ? 0
-            : (overlapped ? profile.pp_exposed_overlapped : profile.pp_exposed_transfers) * layout.vpp;
-    out.transfers = hop * (per_micro_batch * stages.micro_batches + 2.0 * (layout.pp - 1));
+    const double exposed = layout.schedule == Schedule::dualpipe ? 0 : profile.pp_exposed_transfers;
+    out.transfers = hop * (exposed * stages.micro_batches + 2.0 * (layout.pp - 1));
   }
   if (ends_share_embedding(job, layout) && !costs.front().frozen) {
     const double wire = state_bytes(job, layout.optimizer).wire;

@@ -21,6 +21,10 @@ bool holds_by_order(Schedule schedule);
 /// M_W).
 HeldActivations held_by_rule(const Layout& layout, const LayerCosts& costs, int rank, double micro_batches);
 
+/// Most that every rank holds in the order that make_schedule() plans for a request. Of a long step two shorter ones
+/// tell it where they agree.
+std::vector<HeldActivations> held_in_order(Schedule schedule, ScheduleRequest request);
+
 /// The same of every rank counted in the order of passes that make_schedule() plans for the layout: what the simulator
 /// runs. Empty where !holds_by_order(), or where no such order exists.
 std::vector<HeldActivations> held_by_order(const Job& job, const Layout& layout, const LayerCosts& costs,

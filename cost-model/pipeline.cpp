@@ -48,7 +48,10 @@ struct SplitLimits {
 ///   and the D weight gradients, for what is left of that;
 /// - the gradient of the last micro-batch comes to rank 0 after all F and B of any rank, the weight gradients that the
 ///   rank could not delay, and the way down to the rank and up again, beside which rank 0 has M - 1 W to do;
-/// - the same with everything delayed, for the last rank.
+/// - the same with everything delayed, for the last rank. Where ranks start with no more forward passes than there are
+///   stages from them on (ZB-H1 and ZB-1p), each gradient that a rank sends up releases a forward pass that comes back
+///   down as many turns later, so that the last rank waits for both transfers at every rank that the two pass. Few
+///   micro-batches show it: with many, weight gradients fill these gaps.
 Seconds split_idle(double p, double micro_batches, const PipelineTimes& t, const SplitLimits& limits) {
   const Seconds forward = t.slowest_forward;
   const Seconds weight = t.slowest_weight;
@@ -71,7 +74,17 @@ Seconds split_idle(double p, double micro_batches, const PipelineTimes& t, const
     const Seconds drain = round_trip - forward - whole * (n - 1) - weight * delayed;
     return rank > 0 ? idle : max(idle, before + max(Seconds(0), drain));
   };
-  Seconds idle = max(Seconds(0), hop * (p - 1) - weights);
+  // Trips of the last rank's turns: k ranks up and down again take k + 1 turns where rank p - k starts with as many
+  // forward passes.
+  Seconds late(0);
+  if (limits.most_held <= p && micro_batches > 1) {
+    const double turns = micro_batches - 1;
+    const double longest = std::min(p, turns);
+    const double trips = std::floor(turns / longest);
+    const double ranks_passed = trips * (longest - 1) + std::max(0.0, turns - trips * longest - 1);
+    late = max(Seconds(0), hop - (forward + whole - weight)) * ranks_passed;
+  }
+  Seconds idle = max(Seconds(0), hop * (p - 1) - weights + late);
   for (double rank = 0; rank < p; ++rank) {
     if (limits.lead != nullptr) {
       idle = max(idle, rank_idle(rank, limits.lead(p, rank)));
@@ -86,20 +99,21 @@ Seconds split_idle(double p, double micro_batches, const PipelineTimes& t, const
 
 /// The same for ZB-V, whose rank r computes the stages r and 2 p - 1 - r, each half of a rank's layers; f, b and w are
 /// times of one such chunk. Rank 0 waits for the first micro-batch to come back after at most 2 p - 1 forward passes.
-/// Two chains bound what follows: the micro-batches through all 2 p stages and back, where rank 0 does the last F and
-/// the first B of each in turn, and the way to the bend, all F and B there, and the way back; rank 0 has M - 1/2 W to
-/// do beside either. From 2 p micro-batches on, the phases of the schedule fit f = b = w; a step of one of them on the
-/// way down, at the bend or on the way up comes late by what b is longer than f and w shorter, and by each transfer.
+/// Two chains bound what follows: the micro-batches through all 2 p stages and back, where a further one costs rank 0
+/// its last F and first B, and a rank that the gradients pass both of its B, whichever is longer; and the way to the
+/// bend, all F and B there, and the way back. Rank 0 has M - 1/2 W to do beside either. From p micro-batches on, the
+/// phases of the schedule run in full, which fit f = b = w; a step of one of them on the way down, at the bend or on
+/// the way up comes late by what b is longer than f and w shorter, and by each transfer.
 Seconds v_shape_idle(double p, double micro_batches, const PipelineTimes& t) {
   const Seconds own = t.slowest - t.slowest_weight;  // F and B of a rank
   const Seconds others = t.forward_sum + t.backward_sum - t.slowest - (t.weight_sum - t.slowest_weight);
   const Seconds beside = t.slowest_weight * (micro_batches - 0.5);
-  const Seconds chain = others + own * (0.5 * (1 - micro_batches)) + t.transfer * (4 * (p - 1));
+  const Seconds chain = others - min(own * 0.5, t.slowest_forward) * (micro_batches - 1) + t.transfer * (4 * (p - 1));
   const Seconds bend = others * 0.5 + t.transfer * (2 * (p - 1));
   const double ahead = std::min(micro_batches, 2 * p - 1);
   const Seconds first = t.slowest_forward * (0.5 * (2 * p - 1 - ahead)) + t.transfer * (2 * (p - 1));
   const Seconds idle = max(first, max(chain, bend) - beside);
-  if (micro_batches < 2 * p) {
+  if (micro_batches < p) {
     return idle;
   }
   const Seconds longer = max(Seconds(0), own - t.slowest_forward * 2.0) * (p - 1);
@@ -137,6 +151,28 @@ Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, 
     default:
       return busy + others;
   }
+}
+
+Seconds interleaved_transfers(const ScheduleRequest& request, const PipelineTimes& t, Seconds transfer, Seconds wait) {
+  const double p = request.ranks;
+  const double chunks = request.chunks;
+  const int first = first_group(request);
+  const int group = request.group > 0 ? request.group : request.ranks;
+  const int left = (request.micro_batches - first) % group;
+  const int last = request.micro_batches == first ? first : left > 0 ? left : group;
+  // Passes with their waits, and what a transfer takes beyond the wait of the pass that it follows.
+  const Seconds forward = t.forward_sum / (p * chunks) + wait;
+  const Seconds backward = t.backward_sum / (p * chunks) + wait;
+  const Seconds beyond = max(Seconds(0), transfer - wait);
+  const auto wrap = [&](int micro_batches, Seconds pass) {
+    return max(Seconds(0), beyond * p - pass * std::max(0.0, micro_batches - p));
+  };
+  const Seconds ends = transfer * (2 * (p - 1)) + (wrap(first, forward) + wrap(last, backward)) * (chunks - 1);
+  const double further = std::ceil(static_cast<double>(request.micro_batches - first) / group);
+  const Seconds round = max(Seconds(0), (beyond - min(forward, backward)) * p - (forward + backward) * (group - p));
+  const Seconds turn = max(Seconds(0), beyond * 2.0 - forward - backward) * ((p - 1) / (2 * p - 1));
+  const double turns = std::max(0.0, chunks * (request.micro_batches - first) + first - 2 * (p - 1) - 1);
+  return ends + max(round * (further * (chunks - 1)), turn * turns);
 }
 
 double lone_passes(int pp) { return (5.0 * pp - 2) / 4 + 2.0 / pp; }

@@ -38,6 +38,16 @@ struct PipelineTimes {
 /// ranks before the last has left, so that the last rank works without a break once it has begun.
 Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, const PipelineTimes& t);
 
+/// Transfers of a step that the order of the interleaved schedule shows, beyond `wait`, which every pass of a chunk
+/// waits for its own. One way down and one up again, 2 (p - 1). At the ends: while the pipeline fills, the first
+/// micro-batch of a group goes round all ranks, p transfers, before rank 0 can begin its next chunk, whose own p passes
+/// wait too, and the group's micro-batches beyond the first p are all it has to do meanwhile; gradients of the last
+/// group do the same while it drains. Between, nothing as long as a transfer is no longer than a pass of a chunk: a
+/// rank has two passes more ahead than the next one, so that k ranks down and up again, k + 1 passes of either kind and
+/// 2 k transfers, may take 2 k + 1 turns, and a round of all ranks p passes more. Exact up to there (in larger groups
+/// that leave a smaller one, up to a third of it), a lower bound beyond.
+Seconds interleaved_transfers(const ScheduleRequest& request, const PipelineTimes& t, Seconds transfer, Seconds wait);
+
 /// Forward passes of a rank, on average over the ranks, that DualPipe runs beside no backward pass, and as many
 /// backward passes: those that fill and drain the pipeline. Of rank r of either half of h = pp / 2 ranks 3h - 1 - r,
 /// and one more of the two in the middle, from the order of passes in its authors' program.

@@ -159,12 +159,11 @@ struct FrameworkProfile {
   double tp_overlap_default = 0;         ///< 1: overlap is on unless the user says otherwise
   double dp_overlap_default = 1;
   double pp_overlap_default = 0;
-  double dp_overlap_cost = 0.6;        ///< cost of overlapped gradient reduction, share of its isolated time
-  double fsdp_overlap_cost = 0.6;      ///< the same for FSDP gathers and scatters
-  double pp_exposed_transfers = 2;     ///< exposed point-to-point transfers per micro-batch, 1F1B
-  double pp_exposed_overlapped = 0.2;  ///< per chunk, interleaved with overlap
-  double pp_scatter_gather = 0;        ///< 1: without sequence parallelism 1/tp of a stage's output crosses the network
-  double ep_exposed = 1;               ///< share of expert all-to-all exposed without overlap
+  double dp_overlap_cost = 0.6;     ///< cost of overlapped gradient reduction, share of its isolated time
+  double fsdp_overlap_cost = 0.6;   ///< the same for FSDP gathers and scatters
+  double pp_exposed_transfers = 2;  ///< exposed transfers per micro-batch and chunk, not overlapped
+  double pp_scatter_gather = 0;     ///< 1: without sequence parallelism 1/tp of a stage's output crosses the network
+  double ep_exposed = 1;            ///< share of expert all-to-all exposed without overlap
   double ep_exposed_overlapped = 0.3;
   double expert_gemm_factor_16bit = 1;  ///< the same for 16-bit products
   double expert_gemm_factor = 0.8;      ///< rate of grouped products over the GPU constant

@@ -147,8 +147,8 @@ double place_weights(const ScheduleRequest& request, PipelineSchedule& schedule,
 /// steps; infinity when the ranks wait for each other.
 double longest_rank(const ScheduleRequest& request, const PipelineSchedule& schedule);
 /// ZB-V: its fixed phases, which leave no gap when F, B and W take equal times, or the same with other places for W,
-/// whichever is better in the given times. Fewer than 2 p micro-batches are ordered by ranks that never wait while a B
-/// or F is ready.
+/// whichever is better in the given times. Of fewer than 2 p micro-batches the phases keep what is there; ranks that
+/// never wait while a B or F is ready are tried too.
 void fill_v_shape(const ScheduleRequest& request, PipelineSchedule& schedule);
 /// DualPipe's eight phases.
 void fill_dualpipe(const ScheduleRequest& request, PipelineSchedule& schedule);

@@ -243,20 +243,41 @@ void fill_v_phases(const ScheduleRequest& request, PipelineSchedule& schedule) {
 
 void fill_v_shape(const ScheduleRequest& request, PipelineSchedule& schedule) {
   const int most_held = 2 * request.ranks;
+  double best = kNever;
+  const auto keep_better = [&](PipelineSchedule&& tried, double cost) {
+    if (cost < best) {
+      best = cost;
+      schedule = std::move(tried);
+    }
+  };
+  // The phases are those of at least 2 p micro-batches; without some of them, what is left keeps its order.
+  ScheduleRequest enough = request;
+  enough.micro_batches = std::max(request.micro_batches, 2 * request.ranks);
+  PipelineSchedule phases = schedule;
+  fill_v_phases(enough, phases);
+  for (auto& passes : phases.ranks) {
+    passes.erase(std::remove_if(passes.begin(), passes.end(),
+                                [&](const Pass& pass) { return pass.micro_batch >= request.micro_batches; }),
+                 passes.end());
+  }
+  PipelineSchedule placed = phases;
+  const double cost = longest_rank(request, phases);
+  keep_better(std::move(phases), cost);
+  const double placed_cost = place_weights(request, placed, most_held);
+  keep_better(std::move(placed), placed_cost);
   if (request.micro_batches < 2 * request.ranks) {
     // The order of F and B as if W took no time. Chunk 0 runs ahead of chunk 1 by the way down and up again.
     ScheduleRequest no_weights = request;
     no_weights.times.weight = 0;
+    PipelineSchedule greedy = schedule;
+    for (auto& passes : greedy.ranks) {
+      passes.clear();
+    }
     Planner(
-        no_weights, schedule, [](int ranks, int rank) { return 2 * (ranks - rank) - 1; }, most_held)
+        no_weights, greedy, [](int ranks, int rank) { return 2 * (ranks - rank) - 1; }, most_held)
         .run();
-    place_weights(request, schedule, most_held);
-    return;
-  }
-  fill_v_phases(request, schedule);
-  PipelineSchedule other = schedule;
-  if (place_weights(request, other, most_held) < longest_rank(request, schedule)) {
-    schedule = std::move(other);
+    const double greedy_cost = place_weights(request, greedy, most_held);
+    keep_better(std::move(greedy), greedy_cost);
   }
 }
 

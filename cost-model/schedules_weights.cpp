@@ -175,10 +175,11 @@ void fill_automatic(const ScheduleRequest& request, PipelineSchedule& schedule, 
   // As many forward passes as end before the first gradient arrives, the one that it finds running too, or no more than
   // the next rank needs.
   enum class Fill { whole, started, least };
+  std::vector<std::vector<int>> known;  // forward passes of each rank before its first backward pass, already tried
   for (const Fill fill : {Fill::whole, Fill::started, Fill::least}) {
-    PipelineSchedule tried = schedule;
+    std::vector<int> leads(static_cast<std::size_t>(request.ranks));
     double gradient_end = 0;
-    int lead = 0;  // forward passes of a rank before its first backward pass
+    int lead = 0;
     for (int r = request.ranks; r-- > 0;) {
       const double begin = r * (times.forward + times.transfer);
       const double ready = r + 1 == request.ranks ? begin + times.forward : gradient_end + times.transfer;
@@ -189,25 +190,30 @@ void fill_automatic(const ScheduleRequest& request, PipelineSchedule& schedule, 
       const int most = limits.lead != nullptr ? limits.lead(request.ranks, r) : std::min(before, limits.most_held - r);
       lead = std::min(std::max(most, lead + 1), m);
       gradient_end = std::max(ready, begin + lead * times.forward) + times.backward;
-      auto& passes = tried.ranks[static_cast<std::size_t>(r)];
+      leads[static_cast<std::size_t>(r)] = lead;
+    }
+    if (std::find(known.begin(), known.end(), leads) != known.end()) {
+      continue;
+    }
+    PipelineSchedule tried = schedule;
+    for (std::size_t r = 0; r < leads.size(); ++r) {
+      auto& passes = tried.ranks[r];
       passes.clear();
-      for (int i = 0; i < lead; ++i) {
+      for (int i = 0; i < leads[r]; ++i) {
         passes.push_back({PassKind::forward, i, 0, false});
       }
       for (int i = 0; i < m; ++i) {
         passes.push_back({PassKind::backward, i, 0, false});
-        if (lead + i < m) {
-          passes.push_back({PassKind::forward, lead + i, 0, false});
+        if (leads[r] + i < m) {
+          passes.push_back({PassKind::forward, leads[r] + i, 0, false});
         }
       }
     }
+    known.push_back(std::move(leads));
     const double cost = place_weights(request, tried, limits.most_held);
     if (cost < best * (1 - kClose)) {
       best = cost;
       schedule = std::move(tried);
-    }
-    if (limits.lead != nullptr) {
-      break;
     }
   }
 }

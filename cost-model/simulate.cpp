@@ -72,9 +72,15 @@ const SimulatedStep& Simulator::Work::run(const Job& job, const Layout& layout, 
     add_reduction(r);
   }
   add_arrivals();
+  for (auto& rank : ranks_) {
+    rank.passes_joined = engine_.size(rank.passes);
+    rank.background_joined = engine_.size(rank.background);
+  }
   add_ends();
   end_ = engine_.run();
-  step_.makespan = period() + job.profile.step_fixed_s;
+  measure_spans();
+  const double period = waits_for_norm() ? end_ : *std::max_element(spans_.begin(), spans_.end());
+  step_.makespan = period + job.profile.step_fixed_s;
   step_.events = engine_.events() - 2 * silent_;
   tell();
   return step_;
@@ -86,24 +92,28 @@ bool Simulator::Work::waits_for_norm() const {
   return !row_of(layout_->schedule).splits_backward || layout_->schedule == Schedule::dualpipe;
 }
 
-/// Time from one step to the next. Where the ranks do not wait for each other at the end, the next step starts on each
-/// as soon as that rank is free: the rank that takes longest decides, its gather before the first pass included.
-double Simulator::Work::period() const {
-  if (waits_for_norm()) {
-    return end_;
-  }
-  double longest = 0;
+/// Where the ranks do not wait for each other at the end, the next step starts on each as soon as that rank is free:
+/// its time runs from its first operation, the gather before the first pass included.
+void Simulator::Work::measure_spans() {
+  const bool joined = waits_for_norm();
+  spans_.clear();
   for (const auto& rank : ranks_) {
+    const auto& passes = engine_.operations(rank.passes);
+    const auto& background = engine_.operations(rank.background);
     double end = 0;
-    for (const Index lane : {rank.passes, rank.background, rank.copies, rank.loads}) {
-      for (const auto& operation : engine_.operations(lane)) {
-        end = std::max(end, operation.end);
-      }
+    if (joined) {
+      end = rank.passes_joined > 0 ? passes[rank.passes_joined - 1].end : 0;
+      end = rank.background_joined > 0 ? std::max(end, background[rank.background_joined - 1].end) : end;
+      spans_.push_back(end);
+      continue;
     }
-    const double begin = engine_.operations(rank.passes)[rank.begins.front()].start - rank.times.gather.raw();
-    longest = std::max(longest, end - std::max(0.0, begin));
+    for (const Index lane : {rank.passes, rank.background, rank.copies, rank.loads}) {
+      const auto& operations = engine_.operations(lane);
+      end = operations.empty() ? end : std::max(end, operations.back().end);
+    }
+    const double begin = passes[rank.begins.front()].start - rank.times.gather.raw();
+    spans_.push_back(end - std::max(0.0, begin));
   }
-  return longest;
 }
 
 void Simulator::Work::choose_schedule(const PipelineSchedule* given) {

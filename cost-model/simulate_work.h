@@ -16,6 +16,9 @@ class Simulator::Work {
  public:
   const SimulatedStep& run(const Job& job, const Layout& layout, Detail detail, const Perturbation& perturbation,
                            const PipelineSchedule* given);
+  /// Seconds that each rank of the last step took: up to where all wait for each other, else from its first operation
+  /// to its last. The longest is the makespan but for what comes once a step.
+  [[nodiscard]] const std::vector<double>& spans() const { return spans_; }
 
  private:
   using Index = LaneEngine::Index;
@@ -54,8 +57,9 @@ class Simulator::Work {
     RankTimes times;
     StageTensors tensors;
     double slowdown = 1, link_slowdown = 1, host_slowdown = 1;
-    std::vector<Index> begins;                    ///< first operation of every pass
-    std::vector<Index> launch_begins;             ///< first launch of every pass
+    Index passes_joined = 0, background_joined = 0;  ///< operations before the end, where ranks may wait for each other
+    std::vector<Index> begins;                       ///< first operation of every pass
+    std::vector<Index> launch_begins;                ///< first launch of every pass
     std::vector<Index> launched_ends;             ///< operations of `passes` up to the end of what each launch starts
     std::vector<std::vector<Index>> gather_ends;  ///< per chunk and layer: operations of the background to wait for
   };
@@ -80,7 +84,7 @@ class Simulator::Work {
   };
 
   [[nodiscard]] bool waits_for_norm() const;
-  [[nodiscard]] double period() const;
+  void measure_spans();
   void choose_schedule(const PipelineSchedule* given);
   void prepare_stages();
   void prepare_ranks(bool given);
@@ -142,7 +146,8 @@ class Simulator::Work {
   bool drains_ = false;             ///< the host waits for the GPU at the end of each pass
   Hop hop_;
   DataLoading loading_;
-  double end_ = 0;  ///< of the last operation
+  double end_ = 0;             ///< of the last operation
+  std::vector<double> spans_;  ///< of the ranks
   LaneEngine engine_;
   std::vector<Stage> stages_;
   std::vector<StageContent> contents_;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "cost-model/data_loading.h"
+#include "cost-model/layer_sizes.h"
 #include "cost-model/schedules.h"
 #include "planner/explain_collectives.h"
 #include "planner/explain_peft.h"
@@ -102,6 +103,13 @@ std::string pp_formula(const ExplainedRank& c) {
   if (row_of(c.layout.schedule).splits_backward && c.layout.schedule != Schedule::dualpipe) {
     return text + "by which they lengthen the bubble, and those exposed beyond two in each of " +
            count_of(c.micro_batches) + " micro-batches (weight gradients stand in for the two)";
+  }
+  if (c.layout.schedule == Schedule::interleaved) {
+    const bool overlapped = switched_on(c.whole.training.overlap_pp, c.whole.profile.pp_overlap_default);
+    return text +
+           (overlapped ? "" : "those exposed in each chunk of " + count_of(c.micro_batches) + " micro-batches, ") +
+           "2 x (pp - 1) = " + number(2 * (c.layout.pp - 1)) + " to fill and drain the pipeline, and those of " +
+           number(2 * (c.layout.vpp - 1)) + " rounds of pp that groups of micro-batches do not cover";
   }
   return text + "those exposed in each of " + count_of(c.micro_batches) +
          " micro-batches, and 2 x (pp - 1) = " + number(2 * (c.layout.pp - 1)) + " to fill and drain the pipeline";
@@ -285,10 +293,7 @@ std::vector<TimeRow> time_rows(const Job& job, const Layout& layout) {
        {{From::profile, job.training.overlap_ep == Switch::on ? "ep_exposed_overlapped" : "ep_exposed"},
         {From::profile, "all_to_all_factor"},
         network}},
-      {"pp_comm",
-       pp_formula,
-       true,
-       {{From::profile, "pp_exposed_transfers"}, {From::profile, "pp_exposed_overlapped"}, network}},
+      {"pp_comm", pp_formula, true, {{From::profile, "pp_exposed_transfers"}, network}},
       {"dp_comm",
        dp_formula,
        true,

@@ -167,7 +167,7 @@ namespace {
 /// Seconds of one simulated step; 0 where its schedule does not exist for the layout's numbers.
 double simulated_seconds(Simulator& simulator, const Job& job, const Layout& layout) {
   try {
-    return simulator.run(job, layout, Detail::times).makespan;
+    return simulator.makespan(job, layout);
   } catch (const std::invalid_argument&) {
     return 0;
   }
