@@ -44,8 +44,9 @@ std::string table_of(const std::vector<Listed>& clusters, bool details, const Pl
                           tiers_text(cluster)});
   }
   std::vector<std::string> dropped;
-  std::string text = table.render(Terminal::of(STDOUT_FILENO, options.color), 0, &dropped);
-  if (!dropped.empty()) err << "columns left out for the width: tiers (--format json has them)\n";
+  const Terminal terminal = Terminal::of(STDOUT_FILENO, options.color);
+  std::string text = table.render(terminal, 0, &dropped);
+  err << left_out_note(dropped, terminal, "json has");
   if (details) {
     for (const Listed& row : clusters) {
       for (const std::string& line : row.cluster.assumed) text += row.name + " assumed: " + line + "\n";

@@ -32,7 +32,8 @@ std::string table_of(const std::vector<const GpuSpec*>& gpus, const PlannerOptio
                           gpu->unplannable.empty() ? "yes" : "no"});
   }
   std::vector<std::string> dropped;
-  std::string text = table.render(Terminal::of(STDOUT_FILENO, options.color), 0, &dropped);
+  const Terminal terminal = Terminal::of(STDOUT_FILENO, options.color);
+  std::string text = table.render(terminal, 0, &dropped);
   text += "GiB: visible to the driver. bf16, fp16, fp8: dense TFLOP/s. link: one direction, all links of a GPU.\n";
   if (gpus.size() == 1) {
     const GpuSpec& gpu = *gpus.front();
@@ -40,11 +41,7 @@ std::string table_of(const std::vector<const GpuSpec*>& gpus, const PlannerOptio
     if (!gpu.note.empty()) text += "note: " + gpu.note + "\n";
     if (!gpu.unplannable.empty()) text += "not planned: " + gpu.unplannable + "\n";
   }
-  if (!dropped.empty()) {
-    err << "columns left out for the width:";
-    for (const std::string& name : dropped) err << ' ' << name;
-    err << " (--format json has all)\n";
-  }
+  err << left_out_note(dropped, terminal, "json has");
   return text;
 }
 
