@@ -224,6 +224,24 @@ TEST_CASE("paged optimizer states travel as far as the peak leaves them no room"
   CHECK(estimate(roomy, layout).step.offload.raw() == 0);
 }
 
+TEST_CASE("layers below every prompt are computed once however many are recomputed") {
+  // The two layers below the prompts are the first ones, as are those that full:N recomputes: N - 2 are left.
+  Method method;
+  method.peft = PeftMethod::adapter;
+  const Job job = job_of(tests::llama_7b(), method, "h100-80gb-sxm");
+  const auto again = [&](const std::string& recompute) {
+    return estimate(job, one_gpu(1, recompute)).step.recompute.raw();
+  };
+  const double layer = again("full:3");
+  CHECK(layer > 0);
+  CHECK(again("full:1") == 0);
+  CHECK(again("full:2") == doctest::Approx(0).scale(layer));
+  CHECK(again("full:12") == doctest::Approx(10 * layer));
+  CHECK(again("full") == doctest::Approx(30 * layer));
+  CHECK(estimate(job, one_gpu(1, "full:2")).step.compute.raw() ==
+        doctest::Approx(estimate(job, one_gpu(1, "none")).step.compute.raw()));
+}
+
 TEST_CASE("a weight in NF4 takes half a byte and its share of the block constants") {
   // Blocks of 64 weights: an fp32 constant each, 4/64; doubly quantised 1/64 and fp32 per 256 blocks, 4/16384.
   CHECK(quantised_weight_bytes(false) == 0.5625);
