@@ -21,6 +21,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> rows{
       {.name = "plan",
        .summary = "rank parallel layouts by predicted step time (default)",
+       .required = "--model M --cluster C",
        .run = run_plan,
        .formats = "table json jsonl csv md html",
        .examples = "tpplan --model 7b --cluster 8xA100\n"
@@ -31,6 +32,7 @@ const std::vector<Command>& commands() {
            "fits, and says which came closest."},
       {.name = "explain",
        .summary = "take one layout apart: every term, or what forbids it",
+       .required = "--model M --cluster C --layout L",
        .run = run_explain,
        .formats = "table json",
        .examples =
@@ -42,6 +44,7 @@ const std::vector<Command>& commands() {
            "framework with the arithmetic and the nearest legal values. Ends with 1 in the last two cases."},
       {.name = "simulate",
        .summary = "run one step of a layout event by event",
+       .required = "--model M --cluster C --layout L",
        .run = run_simulate,
        .formats = "table json",
        .examples =
@@ -79,6 +82,7 @@ const std::vector<Command>& commands() {
            "with 1 when a file has no usable record."},
       {.name = "report",
        .summary = "time, money, energy and failures of a whole training run",
+       .required = "--model M --cluster C",
        .run = run_report,
        .formats = "table json md html",
        .examples = "tpplan report --model 70b --cluster 64x8xH100 --tokens 1T -o plan.html\n"
@@ -117,6 +121,7 @@ const std::vector<Command>& commands() {
            "absolute and relative change, the largest change first."},
       {.name = "fit",
        .summary = "which uses of a model fit on which GPU alone",
+       .required = "--model M",
        .operands = "[GPU]...",
        .run = run_fit,
        .formats = "table json csv md",
