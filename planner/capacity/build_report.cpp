@@ -18,6 +18,7 @@ namespace {
 constexpr double kHour = 3600;
 constexpr int kMostNodes = 4096;
 constexpr std::size_t kRunnersUp = 4;
+constexpr double kLeastGoodput = 0.01;  ///< below it a run gets nowhere
 
 /// One model on one cluster, planned, or the reason why not.
 struct Candidate {
@@ -188,9 +189,14 @@ void ReportBuilder::judge(Candidate& candidate) const {
     candidate.meets = false;
     return;
   }
+  if (candidate.run.goodput < kLeastGoodput) {
+    candidate.meets = false;
+    candidate.reason = "an interruption every " + format(candidate.run.failures.mtbf) + ", a restart takes " +
+                       format(candidate.run.failures.restart);
+  }
   if (asked_.deadline && candidate.run.wall.value.raw() * kHour > asked_.deadline->raw()) {
     candidate.meets = false;
-    candidate.reason = "misses the deadline";
+    candidate.reason += (candidate.reason.empty() ? "" : "; ") + std::string("misses the deadline");
   }
   if (asked_.budget && candidate.run.rent && candidate.run.rent->value.raw() > *asked_.budget * (1 + 1e-9)) {
     candidate.meets = false;

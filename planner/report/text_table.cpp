@@ -246,11 +246,15 @@ std::string brief_number(double value) {
     return "-";
   }
   const double size = std::fabs(value);
+  std::array<char, 64> buffer{};
+  if (size >= 1e15) {
+    std::snprintf(buffer.data(), buffer.size(), "%.2e", value);
+    return buffer.data();
+  }
   if (size >= 999.5) {
     return with_separators(std::llround(value));
   }
   const int decimals = size == 0.0 ? 0 : std::max(0, 2 - static_cast<int>(std::floor(std::log10(size))));
-  std::array<char, 64> buffer{};
   std::snprintf(buffer.data(), buffer.size(), "%.*f", std::min(decimals, 9), value);
   return buffer.data();
 }

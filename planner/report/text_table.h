@@ -39,7 +39,8 @@ std::size_t display_width(std::string_view text);
 /// indented by `indent`.
 std::string wrap(std::string_view text, int width, int indent, int start = 0);
 
-/// Three significant digits (four from 1,000 on, with separators): "3.21", "0.0123", "12.3", "4,012".
+/// Three significant digits (whole from 1,000 on, with separators, and with an exponent from 1e15): "3.21", "0.0123",
+/// "12.3", "4,012".
 std::string brief_number(double value);
 
 }  // namespace tpplan

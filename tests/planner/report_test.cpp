@@ -250,6 +250,9 @@ TEST_CASE("numbers of tables have three or four significant digits") {
   CHECK(brief_number(999.4) == "999");
   CHECK(brief_number(4012.3) == "4,012");
   CHECK(brief_number(0) == "0");
+  CHECK(brief_number(-999999999999999.0) == "-999,999,999,999,999");
+  CHECK(brief_number(1.234e30) == "1.23e+30");
+  CHECK(brief_number(std::numeric_limits<double>::infinity()) == "-");
   CHECK(brief_number(std::numeric_limits<double>::quiet_NaN()) == "-");
 }
 
