@@ -94,15 +94,18 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
           ? std::min<double>(
                 1, layout.recompute_layers * static_cast<double>(chunks_of(layout.schedule, layout.vpp)) / layers)
           : 1;
-  const double touched = trained_share(costs, content);
   const auto per_micro_batch = [&](Bytes kept_dense, Bytes kept_moe) {
-    return (kept_dense * static_cast<double>(content.dense) + kept_moe * static_cast<double>(content.moe)) * touched;
+    return kept_dense * static_cast<double>(content.dense) + kept_moe * static_cast<double>(content.moe);
   };
-  out.one = per_micro_batch(costs.dense_activations, costs.moe_activations) * recomputed +
-            per_micro_batch(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed) +
+  // Layers below every adapter keep nothing. They are the first, as are those that are recomputed.
+  const double touched = trained_share(costs, content);
+  const double kept_whole = std::min(1 - recomputed, touched);
+  const double kept_inputs = touched < 1 ? touched - kept_whole : recomputed;
+  out.one = per_micro_batch(costs.dense_activations, costs.moe_activations) * kept_inputs +
+            per_micro_batch(costs.dense_activations_all, costs.moe_activations_all) * kept_whole +
             costs.mtp_activations * static_cast<double>(content.mtp);
   if (layout.offload == Offload::activations) {
-    m.activations = per_micro_batch(costs.dense_activations, costs.moe_activations) * (2.0 / layers);
+    m.activations = per_micro_batch(costs.dense_activations, costs.moe_activations) * touched * (2.0 / layers);
   }
   if (layout.pp > 1) {
     m.communication = costs.boundary * 4.0;

@@ -213,9 +213,9 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
     stage.params += costs.head_params;
   }
   times.params = stage.params + stage.expert_params;
+  const auto trained = trained_parameters(costs, content, whole, own_head);
   if (costs.frozen) {
     // Of a frozen rank only the adapters are reduced and updated.
-    const auto trained = trained_parameters(costs, content, whole, own_head);
     stage.params = trained.dense;
     stage.expert_params = trained.expert;
   }
@@ -234,9 +234,7 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
                            : stage.params + stage.expert_params;
   const Bytes traffic(std::max(8.0, profile.optimizer_bytes + row_of(layout_->optimizer).traffic_bytes) * local);
   times.optimizer = traffic / (job.cluster.gpu.memory_bandwidth * job.constants.memory_adam);
-  times.optimizer += optimizer_products(job, layout_->optimizer,
-                                        stage.params - (content.embedding ? costs.embedding_params : 0) -
-                                            (own_head ? costs.head_params : 0) + stage.expert_params);
+  times.optimizer += optimizer_products(job, layout_->optimizer, trained.matrices);
   times.optimizer += loss_scaling(job, *layout_, local);
   times.optimizer += paged_update(job, *layout_, costs, {content, 0, 1, -1}, whole, groups, micro_batches_);
   const bool host_link = job.cluster.host_link.raw() > 0;

@@ -231,6 +231,7 @@ Bytes hosted_weights(const Job& job, const Layout& layout, const LayerCosts& cos
 /// Parameters whose gradients a rank reduces and whose states it updates: all, or the adapters beside frozen weights.
 struct TrainedParameters {
   double dense = 0, expert = 0;
+  double matrices = 0;  ///< of both, those that Muon updates: all but embedding and head
 };
 TrainedParameters trained_parameters(const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
                                      bool own_head);
