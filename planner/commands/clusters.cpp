@@ -44,15 +44,19 @@ std::string table_of(const std::vector<Listed>& clusters, bool details, const Pl
                           tiers_text(cluster)});
   }
   std::vector<std::string> dropped;
-  const Terminal terminal = Terminal::of(STDOUT_FILENO, options.color);
+  const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
   std::string text = table.render(terminal, 0, &dropped);
   err << left_out_note(dropped, terminal, "json has");
   if (details) {
     for (const Listed& row : clusters) {
-      for (const std::string& line : row.cluster.assumed) text += row.name + " assumed: " + line + "\n";
+      for (const std::string& line : row.cluster.assumed) {
+        text += wrap(row.name + " assumed: " + line, terminal.width, 2) + "\n";
+      }
     }
   } else {
-    text += "NODESxGPUSxGPU names any other, such as 16x8xh100-80gb-sxm; clusters/README.md explains the files.\n";
+    text += wrap("NODESxGPUSxGPU names any other, such as 16x8xh100-80gb-sxm; clusters/README.md explains the files.",
+                 terminal.width, 2) +
+            "\n";
   }
   return text;
 }

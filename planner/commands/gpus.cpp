@@ -32,15 +32,17 @@ std::string table_of(const std::vector<const GpuSpec*>& gpus, const PlannerOptio
                           gpu->unplannable.empty() ? "yes" : "no"});
   }
   std::vector<std::string> dropped;
-  const Terminal terminal = Terminal::of(STDOUT_FILENO, options.color);
+  const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
   std::string text = table.render(terminal, 0, &dropped);
-  text += "GiB: visible to the driver. bf16, fp16, fp8: dense TFLOP/s. link: one direction, all links of a GPU.\n";
+  std::vector<std::string> notes{
+      "GiB: visible to the driver. bf16, fp16, fp8: dense TFLOP/s. link: one direction, all links of a GPU."};
   if (gpus.size() == 1) {
     const GpuSpec& gpu = *gpus.front();
-    text += "source: " + gpu.source + " (confidence " + gpu.confidence + ")\n";
-    if (!gpu.note.empty()) text += "note: " + gpu.note + "\n";
-    if (!gpu.unplannable.empty()) text += "not planned: " + gpu.unplannable + "\n";
+    notes.push_back("source: " + gpu.source + " (confidence " + gpu.confidence + ")");
+    if (!gpu.note.empty()) notes.push_back("note: " + gpu.note);
+    if (!gpu.unplannable.empty()) notes.push_back("not planned: " + gpu.unplannable);
   }
+  for (const std::string& note : notes) text += wrap(note, terminal.width, 2) + "\n";
   err << left_out_note(dropped, terminal, "json has");
   return text;
 }

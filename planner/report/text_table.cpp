@@ -196,8 +196,10 @@ std::string left_out_note(const std::vector<std::string>& dropped, const Termina
     return "";
   }
   std::string note = "tpplan: note: left out to fit " + std::to_string(terminal.width) + " columns:";
-  for (const std::string& name : dropped) {
-    note += (&name == &dropped.front() ? " " : ", ") + name;
+  for (auto name = dropped.begin(); name != dropped.end(); ++name) {
+    if (std::find(dropped.begin(), name, *name) == name) {
+      note += (name == dropped.begin() ? " " : ", ") + *name;
+    }
   }
   return note + " (COLUMNS=N widens the table; --format " + std::string(full) + " everything)\n";
 }

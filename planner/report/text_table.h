@@ -25,8 +25,8 @@ struct TextTable {
                                    std::vector<std::string>* dropped = nullptr) const;
 };
 
-/// What is said on standard error of columns that `render` left out; empty when there are none. `full` names the
-/// formats that show everything.
+/// What is said on standard error of columns that `render` left out, each once; empty when there are none. `full` names
+/// the formats that show everything.
 std::string left_out_note(const std::vector<std::string>& dropped, const Terminal& terminal, std::string_view full);
 
 /// The table as GitHub Markdown.
