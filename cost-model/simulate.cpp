@@ -386,19 +386,7 @@ double Simulator::Work::piece_params(const Stage& stage, int piece) const {
 
 /// Bytes kept for the backward pass of one micro-batch on one stage.
 Bytes Simulator::Work::activations_of(const Stage& stage) const {
-  const LayerCosts& costs = costs_[stage.part];
-  const StageContent& content = stage.content;
-  const double layers = content.dense + content.moe;
-  const double recomputed = layout_->recompute == RecomputeKind::full && layout_->recompute_layers > 0 && layers > 0
-                                ? std::min(1.0, layout_->recompute_layers / layers)
-                                : 1;
-  const auto sum = [&costs, &content](Bytes dense, Bytes moe) {
-    return (dense * static_cast<double>(content.dense) + moe * static_cast<double>(content.moe)) *
-           trained_share(costs, content);
-  };
-  return sum(costs.dense_activations, costs.moe_activations) * recomputed +
-         sum(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed) +
-         costs.mtp_activations * static_cast<double>(content.mtp);
+  return kept_activations(*layout_, costs_[stage.part], stage.content, 1);
 }
 
 }  // namespace tpplan

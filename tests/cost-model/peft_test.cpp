@@ -272,6 +272,10 @@ TEST_CASE("nothing of the layers below every prompt is kept however many are rec
   };
   // The first two keep nothing anyway; each further layer keeps its input instead of everything.
   CHECK(kept("full:2") == doctest::Approx(kept("none")));
+  // The simulation counts the same.
+  const Layout partly = one_gpu(1, "full:7");
+  CHECK(simulate(job, partly).ranks.front().peak.parts.allocated().raw() ==
+        doctest::Approx(estimate(job, partly).memory.allocated().raw()));
   CHECK(kept("full:7") == doctest::Approx((25 * kept("none") + 5 * kept("full")) / 30));
 }
 
