@@ -5,11 +5,8 @@
 
 #include <array>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 
+#include "cost-model/file_text.h"
 #include "planner/import/topology.h"
 #include "planner/report/json_writer.h"
 #include "planner/report/output.h"
@@ -122,14 +119,7 @@ void write_imported(const PlannerOptions& options, const ImportedCluster& import
   for (const std::string& guess : imported.guesses) err << "  " << guess << "\n";
 }
 
-QueryFile read_query(const std::string& path) {
-  if (path == "-") return {"standard input", {std::istreambuf_iterator<char>(std::cin), {}}};
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) throw SpecError(path + ": error: is a folder, not a file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw SpecError(path + ": error: cannot be read");
-  return {path, {std::istreambuf_iterator<char>(file), {}}};
-}
+QueryFile read_query(const std::string& path) { return {path == "-" ? "standard input" : path, file_text(path)}; }
 
 int import_files(const PlannerOptions& options, std::ostream& out, std::ostream& err) {
   if (options.operands.empty()) throw UsageError({"clusters --from needs at least one file"}, "clusters");
