@@ -89,6 +89,7 @@ std::optional<ClusterSpec> cluster_from_name(std::string_view text, const GpuCat
   const auto first = take_count(rest);
   if (!first || rest.find_first_of("/\\") != std::string_view::npos || rest.ends_with(".json")) return std::nullopt;
   const auto second = take_count(rest);
+  if (*first < 1 || second.value_or(1) < 1) check_counts(text, 0, 0);  // a zero, whatever the GPU
   const GpuSpec& gpu = catalogue.find(rest);
   long long nodes = *first, gpus_per_node = second.value_or(0);
   std::string note;

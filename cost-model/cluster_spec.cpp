@@ -424,6 +424,13 @@ ClusterSpec read_cluster(SpecDocument& document, const GpuCatalogue& catalogue, 
   ObjectReader root = document.root();
   ClusterSpec cluster;
   const std::string name = root.text("name", file_stem(document.name()));
+  for (const std::string_view key : {"layers", "num_hidden_layers", "model_type"}) {
+    if (root.has(key) && !root.has("gpus_per_node")) {
+      root.error_at_key(key, "this file describes a model, not a cluster");
+      root.ignore_rest();
+      document.finish();
+    }
+  }
   if (root.has("groups")) {
     cluster = read_groups(root, catalogue, name);
     if (nodes && *nodes != cluster.nodes) {

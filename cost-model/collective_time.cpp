@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "cost-model/layer_cost.h"
@@ -29,17 +30,13 @@ GroupPlacement place_group(const ClusterSpec& cluster, int ranks, int stride) {
 
 namespace {
 
+/// The measured fraction of a link's rate that speaks for each collective, in the order of the enumeration.
+constexpr std::array<double LinkConstants::*, kCollectives> kFractions{
+    &LinkConstants::all_reduce, &LinkConstants::gather,    &LinkConstants::gather,
+    &LinkConstants::all_to_all, &LinkConstants::send_recv, &LinkConstants::gather};
+
 double fraction_of(const LinkConstants& link, Collective collective) {
-  switch (collective) {
-    case Collective::all_reduce:
-      return link.all_reduce;
-    case Collective::all_to_all:
-      return link.all_to_all;
-    case Collective::send_recv:
-      return link.send_recv;
-    default:
-      return link.gather;
-  }
+  return link.*kFractions[static_cast<std::size_t>(collective)];
 }
 
 bool is_network(LinkKind kind) {

@@ -48,19 +48,24 @@ Place locate(std::string_view source, std::size_t offset) {
   return place;
 }
 
-/// The part of a long line around a column (counted from 1), and the column inside that part.
+/// The part of a long line around a column (counted from 1), and the column inside that part. What no terminal shows is
+/// a question mark: control characters and bytes that are no UTF-8.
 std::string excerpt(std::string_view line, std::size_t& column) {
   std::string out;
   const std::size_t count = characters(line);
   const std::size_t first = count <= kMaxLineLength || column <= kMaxLineLength / 2 ? 0 : column - kMaxLineLength / 2;
   std::size_t index = 0;
-  for (const char c : line) {
-    if (!continues_character(c)) {
-      ++index;
+  for (std::size_t at = 0, length = 0; at < line.size(); at += length) {
+    length = std::max<std::size_t>(1, detail::utf8_length(line, at));
+    const char c = line[at];
+    if (length == 1 && continues_character(c)) {
+      continue;  // counts as no character, as in columns
     }
+    ++index;
     if (index > first && index <= first + kMaxLineLength) {
-      const bool control = static_cast<unsigned char>(c) < 0x20 && c != '\t';
-      out.push_back(control ? '?' : c);
+      const auto code = static_cast<unsigned char>(c);
+      const bool shown = length > 1 || c == '\t' || (code >= 0x20 && code < 0x7F);
+      out += shown ? line.substr(at, length) : "?";
     }
   }
   if (first > 0) {

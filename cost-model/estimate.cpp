@@ -165,7 +165,7 @@ StepEstimate step_estimate(const Job& job, const Layout& layout, std::span<const
     const GroupCosts own(stages, i, costs, group.content);
     const StageCosts& stage = own.stage();
     const bool own_head = group.content.head && (!job.model.tied_embeddings || !group.content.embedding);
-    const auto [params, expert_params] = trained_parameters(costs, group.content, stage, own_head);
+    const auto [params, expert_params, matrices] = trained_parameters(costs, group.content, stage, own_head);
     Seconds data_parallel(0);
     if (gathers_by_layer(on, layout)) {
       data_parallel = fsdp_exposed(on, layout, costs, group.content, stage, groups, micro_batches);
@@ -183,9 +183,7 @@ StepEstimate step_estimate(const Job& job, const Layout& layout, std::span<const
         layout.zero >= 1 ? params / groups.dense_shards + expert_params / groups.expert_shards : params + expert_params;
     const Bytes traffic(std::max(8.0, profile.optimizer_bytes + row_of(layout.optimizer).traffic_bytes) * local);
     Seconds optimizer = traffic / (on.cluster.gpu.memory_bandwidth * on.constants.memory_adam);
-    optimizer += optimizer_products(on, layout.optimizer,
-                                    params - (group.content.embedding ? costs.embedding_params : 0) -
-                                        (own_head ? costs.head_params : 0) + stage.expert_params);
+    optimizer += optimizer_products(on, layout.optimizer, matrices);
     optimizer += loss_scaling(on, layout, local);
     Seconds offload = paged_update(on, layout, costs, group, stage, groups, all_micro_batches);
     if (layout.offload == Offload::optimizer && on.cluster.host_link.raw() > 0) {

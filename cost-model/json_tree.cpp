@@ -7,6 +7,25 @@
 #include <numeric>
 
 namespace tpplan::detail {
+
+std::size_t utf8_length(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned first = byte(at);
+  const std::size_t length = first < 0x80 ? 1 : first >= 0xC2 && first < 0xE0 ? 2 : (first & 0xF0U) == 0xE0 ? 3 : 4;
+  if (first >= 0x80 && (first < 0xC2 || first > 0xF4)) {
+    return 0;
+  }
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xC0U) != 0x80) {
+      return 0;
+    }
+  }
+  const unsigned second = byte(at + 1);
+  const bool bad = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+                   (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
+  return bad ? 0 : length;
+}
+
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
@@ -56,25 +75,6 @@ void append_utf8(std::string& out, unsigned long code) {
     byte(0x80 | ((code >> 6) & 0x3F));
     byte(0x80 | (code & 0x3F));
   }
-}
-
-/// Length of the well-formed UTF-8 sequence at `at`, or 0 (overlong forms, surrogates and cut sequences included).
-std::size_t utf8_length(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const unsigned first = byte(at);
-  const std::size_t length = first < 0x80 ? 1 : first >= 0xC2 && first < 0xE0 ? 2 : (first & 0xF0U) == 0xE0 ? 3 : 4;
-  if (first >= 0x80 && (first < 0xC2 || first > 0xF4)) {
-    return 0;
-  }
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xC0U) != 0x80) {
-      return 0;
-    }
-  }
-  const unsigned second = byte(at + 1);
-  const bool bad = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-                   (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
-  return bad ? 0 : length;
 }
 
 struct SyntaxProblem {
@@ -170,6 +170,9 @@ class Parser {
     }
     if (at_ == text_.size()) {
       fail(0, "the file is empty");
+    }
+    if (peek() != '{' && peek() != '[' && text_.substr(0, 1024).find('\0') != std::string_view::npos) {
+      fail(0, "this is a binary file, not JSON");
     }
     if (peek() == '<') {
       fail(at_, "this is an HTML page, not JSON", "a gated model or a login page? download the file itself");

@@ -33,6 +33,9 @@ bool parse_json(std::string_view source, JsonNode& root, std::vector<Diagnostic>
 /// The text that a JSON string literal (with its quotes, already checked) stands for.
 std::string decode_json_text(std::string_view literal);
 
+/// Length of the well-formed UTF-8 sequence at `at`, or 0 (overlong forms, surrogates and cut sequences included).
+std::size_t utf8_length(std::string_view text, std::size_t at);
+
 /// The value of a checked JSON number literal.
 double decode_json_number(std::string_view literal);
 

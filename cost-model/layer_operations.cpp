@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "cost-model/context_parallel.h"
@@ -24,19 +25,13 @@ constexpr std::array<KindName, 7> kKindNames{{{OperationKind::gemm, "gemm"},
                                               {OperationKind::ep_comm, "ep comm"},
                                               {OperationKind::host, "host"}}};
 
+/// Sustained share of the peak of each precision, in the order of the enumeration.
+constexpr std::array<double GpuConstants::*, kPrecisions> kSustained{
+    &GpuConstants::gemm_tf32, &GpuConstants::gemm_tf32, &GpuConstants::gemm_16bit, &GpuConstants::gemm_16bit,
+    &GpuConstants::gemm_fp8,  &GpuConstants::gemm_fp8,  &GpuConstants::gemm_fp4};
+
 double sustained(const GpuConstants& gpu, Precision precision) {
-  switch (precision) {
-    case Precision::fp32:
-    case Precision::tf32:
-      return gpu.gemm_tf32;
-    case Precision::fp8:
-    case Precision::mxfp8:
-      return gpu.gemm_fp8;
-    case Precision::nvfp4:
-      return gpu.gemm_fp4;
-    default:
-      return gpu.gemm_16bit;
-  }
+  return gpu.*kSustained[static_cast<std::size_t>(precision)];
 }
 
 /// How scaling of narrow products costs: passes over a 16-bit input relative to one that reads it (2 bytes) and writes

@@ -1,6 +1,7 @@
 #include "cost-model/layer_sizes.h"
 
 #include <algorithm>
+#include <array>
 
 namespace tpplan {
 
@@ -47,16 +48,10 @@ LayerSizes sizes_of(const Job& job, const LayerKey& key) {
 }
 
 double memory_fraction(const GpuConstants& gpu, MemoryKind kind) {
-  switch (kind) {
-    case MemoryKind::norm:
-      return gpu.memory_norm;
-    case MemoryKind::adam:
-      return gpu.memory_adam;
-    case MemoryKind::dynamic:
-      return gpu.memory_dynamic;
-    default:
-      return gpu.memory_plain;
-  }
+  // In the order of the enumeration.
+  constexpr std::array<double GpuConstants::*, 4> kFractions{&GpuConstants::memory_plain, &GpuConstants::memory_norm,
+                                                             &GpuConstants::memory_adam, &GpuConstants::memory_dynamic};
+  return gpu.*kFractions[static_cast<std::size_t>(kind)];
 }
 
 Seconds memory_time(const Job& job, Bytes bytes, MemoryKind kind) {

@@ -47,6 +47,15 @@ std::string read_positive(std::string_view text, std::int32_t& target) {
   return "";
 }
 
+/// 0 stands for what is usual: every rank that could share, as many micro-batches as there are stages.
+std::string read_count_or_usual(std::string_view text, std::int32_t& target) {
+  if (text == "0") {
+    target = 0;
+    return "";
+  }
+  return read_positive(text, target);
+}
+
 /// One key of a layout text. `read` says what was expected instead, empty when the value is fine.
 struct KeyRow {
   std::string_view name;
@@ -64,8 +73,10 @@ const std::array<KeyRow, 11> kOtherKeys{{
        layout.zero = static_cast<std::uint8_t>(value);
        return "";
      }},
-    {"vpp-group", "group", [](Layout& layout, std::string_view text) { return read_positive(text, layout.vpp_group); }},
-    {"shard-group", "", [](Layout& layout, std::string_view text) { return read_positive(text, layout.shard_group); }},
+    {"vpp-group", "group",
+     [](Layout& layout, std::string_view text) { return read_count_or_usual(text, layout.vpp_group); }},
+    {"shard-group", "",
+     [](Layout& layout, std::string_view text) { return read_count_or_usual(text, layout.shard_group); }},
     {"sequence-parallel", "sp",
      [](Layout& layout, std::string_view text) -> std::string {
        const bool on = text == "on" || text == "true" || text == "1" || text == "yes";

@@ -18,7 +18,25 @@ struct Moment {
   Bytes extra;          ///< what joins their activations
 };
 
+Bytes layer_by_layer(const StageContent& content, Bytes dense, Bytes moe) {
+  return dense * static_cast<double>(content.dense) + moe * static_cast<double>(content.moe);
+}
+
 }  // namespace
+
+Bytes kept_activations(const Layout& layout, const LayerCosts& costs, const StageContent& content, int chunks) {
+  // Full recomputation of n layers per chunk only: the others keep the whole list.
+  const double layers = std::max(1, content.dense + content.moe);
+  const double recomputed = layout.recompute == RecomputeKind::full && layout.recompute_layers > 0
+                                ? std::min<double>(1, layout.recompute_layers * static_cast<double>(chunks) / layers)
+                                : 1;
+  const double touched = trained_share(costs, content);
+  const double kept_whole = std::min(1 - recomputed, touched);
+  const double kept_inputs = touched < 1 ? touched - kept_whole : recomputed;
+  return layer_by_layer(content, costs.dense_activations, costs.moe_activations) * kept_inputs +
+         layer_by_layer(content, costs.dense_activations_all, costs.moe_activations_all) * kept_whole +
+         costs.mtp_activations * static_cast<double>(content.mtp);
+}
 
 StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCosts& costs, const StageGroup& group,
                            const StageCosts& stage, const DataGroups& groups, double micro_batches) {
@@ -87,22 +105,11 @@ StageTensors stage_tensors(const Job& job, const Layout& layout, const LayerCost
   const double constant = profile.constant_gib + (layout.tp > 1 ? profile.constant_tp_gib : 0);
   m.workspace += gib(constant) + costs.dequantised;
 
-  // Full recomputation of n layers per stage only: the others keep the whole list.
+  out.one = kept_activations(layout, costs, content, chunks_of(layout.schedule, layout.vpp));
   const double layers = std::max(1, content.dense + content.moe);
-  const double recomputed =
-      layout.recompute == RecomputeKind::full && layout.recompute_layers > 0
-          ? std::min<double>(
-                1, layout.recompute_layers * static_cast<double>(chunks_of(layout.schedule, layout.vpp)) / layers)
-          : 1;
-  const double touched = trained_share(costs, content);
-  const auto per_micro_batch = [&](Bytes kept_dense, Bytes kept_moe) {
-    return (kept_dense * static_cast<double>(content.dense) + kept_moe * static_cast<double>(content.moe)) * touched;
-  };
-  out.one = per_micro_batch(costs.dense_activations, costs.moe_activations) * recomputed +
-            per_micro_batch(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed) +
-            costs.mtp_activations * static_cast<double>(content.mtp);
   if (layout.offload == Offload::activations) {
-    m.activations = per_micro_batch(costs.dense_activations, costs.moe_activations) * (2.0 / layers);
+    m.activations = layer_by_layer(content, costs.dense_activations, costs.moe_activations) *
+                    trained_share(costs, content) * (2.0 / layers);
   }
   if (layout.pp > 1) {
     m.communication = costs.boundary * 4.0;

@@ -83,6 +83,9 @@ LayerTensors layer_tensors(const Job& job, const LayerKey& key, const LayerSizes
   return l;
 }
 
+/// Micro-batches that GPipe may hold for its steps to be replayed, each of which takes as long as a step of 1F1B.
+constexpr double kMostReplayed = 64;
+
 }  // namespace
 
 std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int stage) {
@@ -153,6 +156,11 @@ std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int st
 }
 
 void refine_memory(const Job& job, const Layout& layout, MemoryEstimate& memory) {
+  const double micro_batches =
+      static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
+  if (layout.schedule == Schedule::gpipe && micro_batches > kMostReplayed) {
+    return;
+  }
   if (job.profile.replay_allocator < 0.5 || stages_keep_to_parts(job, layout) ||
       !step_sizes(job, layout, memory.stage)) {
     return;
@@ -160,8 +168,6 @@ void refine_memory(const Job& job, const Layout& layout, MemoryEstimate& memory)
   // The slack may decide which rank is the fullest.
   const auto costs = layer_costs(job, layer_key(layout));
   const auto groups = data_groups(job, layout);
-  const double micro_batches =
-      static_cast<double>(job.training.global_batch) / (static_cast<double>(layout.dp) * layout.micro_batch);
   Bytes fullest(-1);
   for (const auto& group : pipeline_shape(job, layout).groups) {
     auto at = stage_memory(job, layout, costs, group, stage_costs(costs, group.content), groups, micro_batches).at;

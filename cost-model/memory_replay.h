@@ -14,7 +14,8 @@ std::optional<StepSizes> step_sizes(const Job& job, const Layout& layout, int st
 
 /// Where the profile asks for it (`replay_allocator`) and the program is described: the memory of the rank that is
 /// fullest once the allocator's slack of each kind of rank is what a replay reserves beyond what it allocates. Else
-/// changes nothing. About a millisecond for each kind of rank: for plans that are shown, not for the search.
+/// changes nothing, nor where GPipe holds more micro-batches than can be replayed in a moment. About a millisecond for
+/// each kind of rank: for plans that are shown, not for the search.
 void refine_memory(const Job& job, const Layout& layout, MemoryEstimate& memory);
 
 }  // namespace tpplan

@@ -78,7 +78,7 @@ std::string name_from_path(const std::string& path) {
   std::string name = file.stem().string();
   if (name == "config") {
     std::error_code code;
-    const std::filesystem::path folder = std::filesystem::absolute(file, code).parent_path();
+    const std::filesystem::path folder = std::filesystem::absolute(file, code).lexically_normal().parent_path();
     name = code ? name : folder.filename().string();
   }
   return name;
@@ -87,7 +87,10 @@ std::string name_from_path(const std::string& path) {
 ModelSpec read_document(SpecDocument document, std::string* warnings) {
   ObjectReader root = document.root();
   ModelSpec model;
-  if (is_hugging_face(root)) {
+  if (root.has("gpus_per_node") && !root.has("layers")) {
+    root.error_at_key("gpus_per_node", "this file describes a cluster, not a model");
+    root.ignore_rest();
+  } else if (is_hugging_face(root)) {
     model = detail::read_hugging_face(document, name_from_path(document.name()));
   } else {
     model = read_model(root, name_from_path(document.name()));

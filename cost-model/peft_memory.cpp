@@ -8,9 +8,12 @@ namespace tpplan {
 TrainedParameters trained_parameters(const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
                                      bool own_head) {
   if (costs.frozen) {
-    return {stage.adapters + (content.head ? costs.head_adapters : 0), 0};
+    const double adapters = stage.adapters + (content.head ? costs.head_adapters : 0);
+    return {adapters, 0, adapters};
   }
-  return {stage.params + (own_head ? costs.head_params : 0), stage.expert_params};
+  const double head = own_head ? costs.head_params : 0;
+  const double embedding = content.embedding ? costs.embedding_params : 0;
+  return {stage.params + head, stage.expert_params, stage.params + head - embedding - head + stage.expert_params};
 }
 
 namespace {

@@ -1,12 +1,8 @@
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 
+#include "cost-model/file_text.h"
 #include "cost-model/schedules.h"
 #include "cost-model/spec_reader.h"
 
@@ -156,17 +152,6 @@ PipelineSchedule parse_schedule(const std::string& name, std::string_view text) 
   return schedule;
 }
 
-PipelineSchedule load_schedule(const std::string& path) {
-  std::error_code code;
-  if (std::filesystem::is_directory(path, code)) {
-    throw SpecError(path + ": is a folder, not a file");
-  }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw SpecError("cannot open " + path + ": " + std::strerror(errno == 0 ? ENOENT : errno));
-  }
-  return parse_schedule(path, std::string(std::istreambuf_iterator<char>(file), {}));
-}
+PipelineSchedule load_schedule(const std::string& path) { return parse_schedule(path, file_text(path)); }
 
 }  // namespace tpplan

@@ -223,9 +223,9 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
     stage.params += costs.head_params;
   }
   times.params = stage.params + stage.expert_params;
+  const auto trained = trained_parameters(costs, content, whole, own_head);
   if (costs.frozen) {
     // Of a frozen rank only the adapters are reduced and updated.
-    const auto trained = trained_parameters(costs, content, whole, own_head);
     stage.params = trained.dense;
     stage.expert_params = trained.expert;
   }
@@ -244,9 +244,7 @@ Simulator::Work::RankTimes Simulator::Work::rank_times(const Rank& rank, const S
                            : stage.params + stage.expert_params;
   const Bytes traffic(std::max(8.0, profile.optimizer_bytes + row_of(layout_->optimizer).traffic_bytes) * local);
   times.optimizer = traffic / (job.cluster.gpu.memory_bandwidth * job.constants.memory_adam);
-  times.optimizer += optimizer_products(job, layout_->optimizer,
-                                        stage.params - (content.embedding ? costs.embedding_params : 0) -
-                                            (own_head ? costs.head_params : 0) + stage.expert_params);
+  times.optimizer += optimizer_products(job, layout_->optimizer, trained.matrices);
   times.optimizer += loss_scaling(job, *layout_, local);
   times.optimizer += paged_update(job, *layout_, costs, {content, 0, 1, -1}, whole, groups, micro_batches_);
   const bool host_link = job.cluster.host_link.raw() > 0;
@@ -398,19 +396,7 @@ double Simulator::Work::piece_params(const Stage& stage, int piece) const {
 
 /// Bytes kept for the backward pass of one micro-batch on one stage.
 Bytes Simulator::Work::activations_of(const Stage& stage) const {
-  const LayerCosts& costs = costs_[stage.part];
-  const StageContent& content = stage.content;
-  const double layers = content.dense + content.moe;
-  const double recomputed = layout_->recompute == RecomputeKind::full && layout_->recompute_layers > 0 && layers > 0
-                                ? std::min(1.0, layout_->recompute_layers / layers)
-                                : 1;
-  const auto sum = [&costs, &content](Bytes dense, Bytes moe) {
-    return (dense * static_cast<double>(content.dense) + moe * static_cast<double>(content.moe)) *
-           trained_share(costs, content);
-  };
-  return sum(costs.dense_activations, costs.moe_activations) * recomputed +
-         sum(costs.dense_activations_all, costs.moe_activations_all) * (1 - recomputed) +
-         costs.mtp_activations * static_cast<double>(content.mtp);
+  return kept_activations(*layout_, costs_[stage.part], stage.content, 1);
 }
 
 }  // namespace tpplan

@@ -1,6 +1,7 @@
 #include "cost-model/simulate_parts.h"
 
 #include <algorithm>
+#include <array>
 
 namespace tpplan {
 namespace {
@@ -11,16 +12,11 @@ const PassCosts& costs_of(const LayerCosts& costs, PieceKind piece) {
 }
 
 StreamKind stream_of(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::tp_comm:
-      return StreamKind::tensor_parallel;
-    case OperationKind::cp_comm:
-      return StreamKind::context_parallel;
-    case OperationKind::ep_comm:
-      return StreamKind::expert_parallel;
-    default:
-      return StreamKind::compute;
-  }
+  // In the order of the enumeration.
+  constexpr std::array<StreamKind, 7> kStreams{
+      StreamKind::compute,          StreamKind::compute,         StreamKind::compute, StreamKind::tensor_parallel,
+      StreamKind::context_parallel, StreamKind::expert_parallel, StreamKind::compute};
+  return kStreams[static_cast<std::size_t>(kind)];
 }
 
 /// One stream's share of a pass.
@@ -118,16 +114,9 @@ OperationList operations_of(const Job& job, const LayerKey& key, PieceKind piece
 
 double piece_time(const LayerCosts& costs, PieceKind piece, PassKind pass) {
   const PassCosts& c = costs_of(costs, piece);
-  switch (pass) {
-    case PassKind::forward:
-      return c.forward_total().raw();
-    case PassKind::backward:
-      return (c.backward_total() - c.weight_gradient).raw();
-    case PassKind::weight:
-      return c.weight_gradient.raw();
-    default:
-      return c.backward_total().raw();
-  }
+  const std::array<Seconds, kPassKinds.size()> times{c.forward_total(), c.backward_total() - c.weight_gradient,
+                                                     c.weight_gradient, c.backward_total()};
+  return times[static_cast<std::size_t>(pass)].raw();
 }
 
 double piece_launch_time(const LayerCosts& costs, PieceKind piece, PassKind pass) {

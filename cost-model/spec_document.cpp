@@ -1,14 +1,10 @@
 // Whole documents: parsing, loading, and the report on keys that nobody knows or that are missing.
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 
 #include "cost-model/document_state.h"
+#include "cost-model/file_text.h"
 
 namespace tpplan {
 namespace detail {
@@ -159,23 +155,12 @@ SpecDocument SpecDocument::parse(std::string name, std::string source) {
 }
 
 SpecDocument SpecDocument::load(const std::string& path) {
-  if (path == "-") {
-    return parse("standard input", std::string(std::istreambuf_iterator<char>(std::cin), {}));
-  }
   std::error_code code;
-  if (std::filesystem::is_directory(path, code)) {
-    throw SpecError(path + ": is a folder, not a file");
-  }
   const auto size = std::filesystem::file_size(path, code);
-  if (!code && size > detail::kMaxJsonBytes) {
+  if (path != "-" && !code && size > detail::kMaxJsonBytes) {
     throw SpecError(path + ": the file is larger than 64 MiB");
   }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw SpecError("cannot open " + path + ": " + std::strerror(errno == 0 ? ENOENT : errno));
-  }
-  return parse(path, std::string(std::istreambuf_iterator<char>(file), {}));
+  return parse(path == "-" ? "standard input" : path, file_text(path));
 }
 
 ObjectReader SpecDocument::root() {

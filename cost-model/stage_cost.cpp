@@ -128,6 +128,19 @@ double trained_share(const LayerCosts& costs, const StageContent& content) {
   return content.embedding && layers > 0 ? std::max(0.0, layers - costs.untouched_layers) / layers : 1;
 }
 
+namespace {
+
+/// What a layer costs beyond its forward pass.
+PassCosts backward_alone(PassCosts costs) {
+  for (Seconds PassCosts::*forward : {&PassCosts::forward, &PassCosts::tp_forward, &PassCosts::cp_forward,
+                                      &PassCosts::ep_forward, &PassCosts::host_forward, &PassCosts::forward_launch}) {
+    costs.*forward = Seconds(0);
+  }
+  return costs;
+}
+
+}  // namespace
+
 StageCosts stage_costs(const LayerCosts& costs, const StageContent& content) {
   StageCosts out;
   const int layers = content.dense + content.moe;
@@ -148,12 +161,12 @@ StageCosts stage_costs(const LayerCosts& costs, const StageContent& content) {
     out.sums += costs.moe_once * (content.moe * (1 - again));
   }
   if (const double idle = (1 - trained_share(costs, content)) * layers; idle > 0) {
-    PassCosts backward = content.dense > 0 ? costs.dense : costs.moe;
-    for (Seconds PassCosts::*forward : {&PassCosts::forward, &PassCosts::tp_forward, &PassCosts::cp_forward,
-                                        &PassCosts::ep_forward, &PassCosts::host_forward, &PassCosts::forward_launch}) {
-      backward.*forward = Seconds(0);
+    // They are the first of the stage, as are those that are recomputed.
+    const double idle_again = std::min(idle, again * layers);
+    out.sums += backward_alone(content.dense > 0 ? costs.dense : costs.moe) * -idle_again;
+    if (idle > idle_again) {
+      out.sums += backward_alone(content.dense > 0 ? costs.dense_once : costs.moe_once) * (idle_again - idle);
     }
-    out.sums += backward * -idle;
   }
   if (content.embedding) {
     out.sums += costs.embedding;

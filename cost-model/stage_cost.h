@@ -195,6 +195,10 @@ FsdpTimes fsdp_times(const Job& job, const LayerCosts& costs, const StageContent
 Seconds fsdp_exposed(const Job& job, const Layout& layout, const LayerCosts& costs, const StageContent& content,
                      const StageCosts& stage, const DataGroups& groups, double micro_batches);
 
+/// Activations of one micro-batch that stay on the layers of a rank, of which each of `chunks` recomputes its first
+/// ones. Layers below every adapter, which are the first too, keep nothing.
+Bytes kept_activations(const Layout& layout, const LayerCosts& costs, const StageContent& content, int chunks);
+
 /// What a rank of a stage group holds, by when it does.
 struct StageTensors {
   MemoryEstimate resident;   ///< all through the step; of activations what offloading leaves on the GPU
@@ -231,6 +235,7 @@ Bytes hosted_weights(const Job& job, const Layout& layout, const LayerCosts& cos
 /// Parameters whose gradients a rank reduces and whose states it updates: all, or the adapters beside frozen weights.
 struct TrainedParameters {
   double dense = 0, expert = 0;
+  double matrices = 0;  ///< of both, those that Muon updates: all but embedding and head
 };
 TrainedParameters trained_parameters(const LayerCosts& costs, const StageContent& content, const StageCosts& stage,
                                      bool own_head);

@@ -1,5 +1,8 @@
 #include "planner/errors.h"
 
+#include <algorithm>
+#include <string_view>
+
 namespace tpplan {
 namespace {
 
@@ -17,8 +20,19 @@ UsageError::UsageError(const std::vector<std::string>& problems, const std::stri
     : std::runtime_error(joined(problems, command)) {}
 
 std::string error_text(const std::exception& error) {
-  const std::string text = error.what();
-  return text.find("error: ") == std::string::npos ? "tpplan: error: " + text : text;
+  constexpr std::string_view kMark = "error: ";
+  std::string text = error.what();
+  if (text.find(kMark) == std::string::npos) {
+    return "tpplan: error: " + text;
+  }
+  // Problems of the whole job have no place in a file to start with.
+  for (std::size_t line = 0; line < text.size();) {
+    if (text.compare(line, kMark.size(), kMark) == 0) {
+      text.insert(line, "tpplan: ");
+    }
+    line = std::min(text.find('\n', line), text.size() - 1) + 1;
+  }
+  return text;
 }
 
 }  // namespace tpplan

@@ -41,5 +41,9 @@ int main(int count, char** words) {
   }
   // A reader that has gone away (head) is no failure: SIGPIPE ends the program before this is reached.
   std::cout.flush();
-  return std::cout.good() ? code : kEnvironmentFailure;
+  if (std::cout.good()) {
+    return code;
+  }
+  std::cerr << "tpplan: error: cannot write standard output\n";
+  return kEnvironmentFailure;
 }

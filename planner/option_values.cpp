@@ -15,9 +15,16 @@ namespace {
 /// Longest run of values that a range may stand for.
 constexpr int kLongestRange = 65536;
 
-bool whole_number(std::string_view text, int& target) {
+/// A number beyond those of a long long becomes the nearest of them, which is out of every option's bounds.
+bool whole_number(std::string_view text, long long& target) {
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), target);
-  return failure == std::errc() && end == text.data() + text.size() && !text.empty();
+  if (failure == std::errc::result_out_of_range) {
+    using Limits = std::numeric_limits<long long>;
+    target = text.front() == '-' ? Limits::min() : Limits::max();
+  } else if (failure != std::errc()) {
+    return false;
+  }
+  return end == text.data() + text.size();
 }
 
 std::string bounds(int low, int high) {
@@ -58,14 +65,14 @@ std::string unknown_choice(const std::string& word, const std::vector<std::strin
 }
 
 std::string read_count(const std::string& text, int low, int high, int& target) {
-  int value = 0;
+  long long value = 0;
   if (!whole_number(text, value)) {
     return "\"" + text + "\" is not a whole number";
   }
   if (value < low || value > high) {
     return text + " is out of bounds; expected a whole number " + bounds(low, high);
   }
-  target = value;
+  target = static_cast<int>(value);
   return "";
 }
 
@@ -77,8 +84,8 @@ std::string read_counts(const std::string& text, int low, int high, std::vector<
   const std::string expected = "expected a list such as 1,2,4, a range such as 1..8, or auto";
   for (const std::string& part : split(text, ',')) {
     const std::size_t dots = part.find("..");
-    int first = 0;
-    int last = 0;
+    long long first = 0;
+    long long last = 0;
     if (!whole_number(part.substr(0, dots), first)) {
       return "\"" + text + "\": " + expected;
     }
@@ -95,8 +102,8 @@ std::string read_counts(const std::string& text, int low, int high, std::vector<
     if (last - first >= kLongestRange) {
       return "the range " + part + " has more than " + std::to_string(kLongestRange) + " values";
     }
-    for (int value = first; value <= last; ++value) {
-      target.push_back(value);
+    for (long long value = first; value <= last; ++value) {
+      target.push_back(static_cast<int>(value));
     }
   }
   std::sort(target.begin(), target.end());
@@ -213,7 +220,7 @@ std::string read_date(const std::string& text, std::string& target) {
   constexpr std::array<int, 3> kLowest{2000, 1, 1};
   bool valid = parts.size() <= kDigits.size();
   for (std::size_t i = 0; valid && i < parts.size(); ++i) {
-    int number = 0;
+    long long number = 0;
     valid = parts[i].size() == kDigits[i] && whole_number(parts[i], number) && number >= kLowest[i] &&
             number <= kHighest[i];
   }

@@ -1,6 +1,7 @@
 #include "planner/options.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/program_options.hpp>
 #include <cctype>
 
@@ -147,48 +148,55 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
+/// The format that --format or the suffix of -o asks for must be one of the command's.
 void check_format(const PlannerOptions& options, std::vector<std::string>& problems) {
   const Command* command = find_command(options.command);
-  if (command == nullptr || !options.format) {
+  const auto by_suffix = format_of_suffix(options.output);
+  if (command == nullptr || command->formats.empty() || (!options.format && !by_suffix)) {
     return;
   }
   const std::vector<std::string> writable = split(command->formats, ' ');
-  const std::string chosen(name_of(*options.format));
-  if (std::find(writable.begin(), writable.end(), chosen) == writable.end()) {
-    problems.push_back("--format " + chosen + ": " + options.command + " writes " + std::string(command->formats));
-  }
-}
-
-void check_required(const PlannerOptions& options, std::vector<std::string>& problems) {
-  const bool one_layout = options.command == "explain" || options.command == "simulate" || options.command == "export";
-  const bool one_gpu = options.command == "fit";
-  if (options.command != "plan" && options.command != "report" && !one_layout && !one_gpu) {
+  const std::string chosen(name_of(options.format ? *options.format : *by_suffix));
+  if (std::find(writable.begin(), writable.end(), chosen) != writable.end()) {
     return;
   }
-  if (options.model.empty()) {
-    problems.push_back("--model is missing: a shipped name (tpplan models lists them) or a file");
+  std::string known;
+  for (const std::string& format : writable) {
+    known += (known.empty() ? "" : ", ") + format;
   }
-  if (options.cluster.empty() && !one_gpu) {
-    problems.push_back("--cluster is missing: a shipped name (tpplan clusters lists them), a file, or NODESxGPUSxGPU");
+  problems.push_back(options.format ? "--format " + chosen + ": " + options.command + " writes " + known
+                                    : "--output " + options.output + ": " + options.command + " writes no " + chosen +
+                                          "; name another suffix or give --format (" + known + ")");
+}
+
+/// What stands for a missing option, of those that commands require.
+struct RequiredRow {
+  std::string_view option, meaning;
+};
+
+constexpr std::array<RequiredRow, 4> kRequired{
+    {{"--to", "the framework to write for, such as megatron (tpplan help export lists them)"},
+     {"--model", "a shipped name (tpplan models lists them) or a file"},
+     {"--cluster", "a shipped name (tpplan clusters lists them), a file, or NODESxGPUSxGPU"},
+     {"--layout", "one layout, such as \"tp=8 pp=4 micro-batch=1\""}}};
+
+void check_required(const PlannerOptions& options, std::vector<std::string>& problems) {
+  const std::string_view required = find_command(options.command)->required;
+  for (const RequiredRow& row : kRequired) {
+    const bool given = std::any_of(options.given.begin(), options.given.end(),
+                                   [&](const auto& entry) { return entry.first == row.option.substr(2); });
+    if (!given && required.find(row.option) != std::string_view::npos) {
+      problems.push_back(std::string(row.option) + " is missing: " + std::string(row.meaning));
+    }
+  }
+  if (options.model == "-" && options.cluster == "-") {
+    problems.emplace_back("--model and --cluster: only one of them can come from standard input");
   }
   if (!options.schedule_file.empty() && options.command != "simulate") {
     problems.push_back("--schedule: " + options.command + " takes names; simulate takes a file");
   }
   if (options.command == "simulate" && options.space.schedules.size() > 1) {
-    problems.push_back("--schedule: simulate runs one schedule at a time");
-  }
-  const bool named =
-      std::any_of(options.given.begin(), options.given.end(), [](const auto& option) { return option.first == "to"; });
-  if (options.command == "export" && !named) {
-    std::string names;
-    for (const auto& row : kTargetNames) {
-      names += (names.empty() ? "" : ", ") + std::string(row.name);
-    }
-    problems.push_back("--to is missing: the framework to write for, one of " + names);
-  }
-  if (one_layout && options.layout.empty()) {
-    problems.push_back("--layout is missing: the layout to " + options.command +
-                       ", such as \"tp=8 pp=4 micro-batch=1\"");
+    problems.emplace_back("--schedule: simulate runs one schedule at a time");
   }
 }
 

@@ -20,6 +20,12 @@ Text amount(Options& options, const Text& text) {
   return read_amount(text, 0, kAnyAmount, options.capacity.*field);
 }
 
+template <std::optional<double> Capacity::*field>
+Text amount_above_nothing(Options& options, const Text& text) {
+  const Text problem = amount<field>(options, text);
+  return !problem.empty() || *(options.capacity.*field) > 0 ? problem : "must be more than nothing";
+}
+
 template <std::optional<Seconds> Capacity::*field>
 Text duration(Options& options, const Text& text) {
   UnitError error;
@@ -84,7 +90,8 @@ std::vector<OptionRow> report_rows() {
                     .set = set});
     return rows.back();
   };
-  row("tokens", "N", "tokens of the whole run, such as 1T or 300G", "20 per parameter", amount<&Capacity::tokens>);
+  row("tokens", "N", "tokens of the whole run, such as 1T or 300G", "20 per parameter",
+      amount_above_nothing<&Capacity::tokens>);
   row("deadline", "TIME", "find the size that trains in that time (30d)", "", duration<&Capacity::deadline>);
   row("budget", "MONEY", "what may be spent (2M): most tokens, or a check", "", amount<&Capacity::budget>);
   row("price", "FILE", "prices per hour and to buy, electricity, PUE", "listed prices",
@@ -101,8 +108,8 @@ std::vector<OptionRow> report_rows() {
     o.capacity.compare = split(text, ',');
     return Text(text.empty() ? "a value is missing" : "");
   });
-  row("flops", "N", "compute to allocate, in FLOP (1e24)", "", amount<&Capacity::flops>);
-  row("gpu-hours", "N", "compute to allocate, in GPU-hours (500k)", "", amount<&Capacity::gpu_hours>);
+  row("flops", "N", "compute to allocate, in FLOP (1e24)", "", amount_above_nothing<&Capacity::flops>);
+  row("gpu-hours", "N", "compute to allocate, in GPU-hours (500k)", "", amount_above_nothing<&Capacity::gpu_hours>);
   row("tokens-per-parameter", "N", "tokens for each parameter", "20", [](Options& o, const Text& text) {
     std::optional<double> value;
     Text problem = read_amount(text, 0.1, 1e6, value);

@@ -63,7 +63,9 @@ std::vector<std::string> near_names(std::string_view kind, std::string_view name
   if (wanted.empty()) return near;
   if (const auto nearest = nearest_name(wanted, known)) near.push_back(*nearest);
   for (const std::string& candidate : known) {
-    const bool related = wanted.size() > 2 && lower(candidate).find(wanted) != std::string::npos;
+    // Part of a name when long, else a whole word of it: the 8b of llama3-8b.
+    const std::string words = "-" + lower(candidate) + "-";
+    const bool related = words.find(wanted.size() > 2 ? wanted : "-" + wanted + "-") != std::string::npos;
     if (related && near.size() < 6 && std::find(near.begin(), near.end(), candidate) == near.end()) {
       near.push_back(candidate);
     }
@@ -71,7 +73,11 @@ std::vector<std::string> near_names(std::string_view kind, std::string_view name
   return near;
 }
 
-[[noreturn]] void report_miss(std::string_view kind, std::string_view name, const std::string& reason = "") {
+[[noreturn]] void report_miss(std::string_view kind, std::string_view name, std::string reason = "") {
+  std::error_code ignored;
+  if (fs::is_directory(fs::path(name), ignored)) {
+    reason = std::string(name) + " is a folder" + (kind == "model" ? " without config.json" : "");
+  }
   std::string message =
       (reason.empty() ? "" : reason + "\n") + "no " + std::string(kind) + " \"" + std::string(name) + "\"; looked at:";
   const std::string path(name);

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <optional>
 
+#include "cost-model/file_text.h"
 #include "planner/option_table.h"
 #include "planner/spec_files.h"
 
@@ -364,12 +365,7 @@ SweepGrid SweepGrid::parse(std::string name, const std::string& source, std::str
 }
 
 SweepGrid SweepGrid::load(const std::string& path, std::string* warnings) {
-  std::error_code ignored;
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path, ignored)) {
-    throw SpecError(path + ": error: cannot be read");
-  }
-  return parse(path, {std::istreambuf_iterator<char>(file), {}}, warnings);
+  return parse(path, file_text(path), warnings);
 }
 
 SweepCell SweepGrid::cell(std::size_t index) const {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "planner/capacity/inverse.h"
 #include "planner/errors.h"
@@ -17,6 +18,7 @@ namespace {
 constexpr double kHour = 3600;
 constexpr int kMostNodes = 4096;
 constexpr std::size_t kRunnersUp = 4;
+constexpr double kLeastGoodput = 0.01;  ///< below it a run gets nowhere
 
 /// One model on one cluster, planned, or the reason why not.
 struct Candidate {
@@ -107,6 +109,7 @@ class ReportBuilder {
   Candidate sized_candidate(const ModelSpec& model, const Hardware& hardware, double tokens);
   void judge(Candidate& candidate) const;
   const Candidate* chosen() const;
+  [[nodiscard]] bool equal_tokens() const;  ///< every plan trains on as many
   ReportSection clusters_section() const;
   void decide(const Candidate& best);
   [[nodiscard]] bool all_priced() const;
@@ -186,9 +189,14 @@ void ReportBuilder::judge(Candidate& candidate) const {
     candidate.meets = false;
     return;
   }
+  if (candidate.run.goodput < kLeastGoodput) {
+    candidate.meets = false;
+    candidate.reason = "an interruption every " + format(candidate.run.failures.mtbf) + ", a restart takes " +
+                       format(candidate.run.failures.restart);
+  }
   if (asked_.deadline && candidate.run.wall.value.raw() * kHour > asked_.deadline->raw()) {
     candidate.meets = false;
-    candidate.reason = "misses the deadline";
+    candidate.reason += (candidate.reason.empty() ? "" : "; ") + std::string("misses the deadline");
   }
   if (asked_.budget && candidate.run.rent && candidate.run.rent->value.raw() > *asked_.budget * (1 + 1e-9)) {
     candidate.meets = false;
@@ -245,12 +253,20 @@ const Candidate* ReportBuilder::chosen() const {
   return best;
 }
 
+bool ReportBuilder::equal_tokens() const {
+  std::optional<double> tokens;
+  return std::all_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
+    return !candidate.plan ||
+           std::exchange(tokens, candidate.run.tokens).value_or(candidate.run.tokens) == candidate.run.tokens;
+  });
+}
+
 ReportSection ReportBuilder::clusters_section() const {
   ReportSection section{.id = "clusters", .title = "Models and clusters"};
   section.table.columns = {{"model", "model", FigureStyle::text, models_.size() > 1 ? 9 : 0},
                            {"cluster", "cluster", FigureStyle::text, 9},
                            {"gpus", "GPUs", FigureStyle::count, 8},
-                           {"tokens_billion", "G tokens", FigureStyle::number, 4},
+                           {"tokens_billion", "G tokens", FigureStyle::number, equal_tokens() ? 4 : 8},
                            {"layout", "best layout", FigureStyle::text, 2},
                            {"step_time_s", "step s", FigureStyle::number, 3},
                            {"tokens_per_s", "tokens/s", FigureStyle::count, 5},
@@ -387,7 +403,7 @@ CapacityReport ReportBuilder::build(const std::string& date) {
     }
   }
   const Candidate* best = chosen();
-  report_.title += best != nullptr ? " on " + tokens_text(best->run.tokens) : "";
+  report_.title += best != nullptr && equal_tokens() ? " on " + tokens_text(best->run.tokens) : "";
   report_.sections.push_back(clusters_section());
   if (best == nullptr) {
     report_.answered = false;

@@ -12,7 +12,7 @@ namespace {
 std::string figure_text(double value, FigureStyle style) {
   switch (style) {
     case FigureStyle::count:
-      return with_separators(std::llround(value));
+      return std::abs(value) < 1e15 ? with_separators(std::llround(value)) : brief_number(value);
     case FigureStyle::share:
       return brief_number(100 * value) + " %";
     case FigureStyle::number:

@@ -127,6 +127,27 @@ std::vector<ReportCell> hardware_row(const Subject& subject, const Basis& basis,
   return row;
 }
 
+/// "equal money: no price per hour (--price): GB200, MI300X": a narrow terminal has no room for the last column.
+std::vector<std::string> reasons_of(const ReportTable& hardware) {
+  std::vector<std::string> notes;
+  for (const auto& row : hardware.rows) {
+    const auto* reason = std::get_if<std::string>(&row.back());
+    if (reason == nullptr || reason->empty()) {
+      continue;
+    }
+    const std::string start = std::get<std::string>(row[0]) + ": " + *reason + ": ";
+    const std::string& gpu = std::get<std::string>(row[1]);
+    const auto same = std::find_if(notes.begin(), notes.end(),
+                                   [&](const std::string& note) { return note.compare(0, start.size(), start) == 0; });
+    if (same == notes.end()) {
+      notes.push_back(start + gpu);
+    } else {
+      *same += ", " + gpu;
+    }
+  }
+  return notes;
+}
+
 /// The model in the proportions of `like` that `flops` train on `ratio` tokens per parameter.
 ModelSpec model_for(const ModelSpec& like, double flops, double ratio, int seq) {
   double params = std::sqrt(flops / (6 * ratio));
@@ -243,9 +264,10 @@ ReportSection hardware_section(const Subject& subject) {
   section.summary = {"Usual servers of each GPU, " + precision + " for all (dense peaks), measured against " +
                      cluster_text(subject.plan.job.cluster) +
                      ": as many GPUs, for the same money an hour, at the same power."};
-  section.notes = {
+  section.notes = reasons_of(section.table);
+  section.notes.emplace_back(
       "whole servers only, so that a little of the money or power may stay unused; prices are those of the "
-      "list, each with its date; rated links"};
+      "list, each with its date; rated links");
   return section;
 }
 
@@ -310,7 +332,7 @@ ReportSection allocation_section(const Subject& subject) {
   }
   section.notes = {"model shapes in the proportions of " + subject.model.name +
                        "; FLOP: 6 per active parameter outside the input embedding, and attention over half the "
-                       "sequence",
+                       "sequence; whole layers and heads meet a ratio within some 10 %",
                    "about 20 tokens per parameter is compute-optimal (Hoffmann et al., arXiv:2203.15556); more tokens "
                    "make a smaller model that is cheaper to run"};
   return section;

@@ -45,10 +45,16 @@ WastedTime wasted_time(const FailureModel& model, Seconds interval) {
   const double m = model.mtbf.raw();
   const double segment = (interval + model.checkpoint).raw();
   const double attempts = std::expm1(segment / m);  // interruptions per finished segment, before those of restarts
-  const double wall = m * std::exp(model.restart.raw() / m) * attempts;
-  // A restart that is interrupted itself starts again: on average M (e^(R/M) - 1) per interruption of a segment.
-  const double restarts = attempts * m * std::expm1(model.restart.raw() / m);
-  return {model.checkpoint.raw() / wall, (m * attempts - segment) / wall, restarts / wall};
+  const double restarted = std::exp(-model.restart.raw() / m);  // share of the restarts that end
+  // A restart that is interrupted itself starts again: on average M (e^(R/M) - 1) per interruption of a segment, whose
+  // share of the wall time M e^(R/M) (e^(segment/M) - 1) is 1 - e^(-R/M).
+  const double wall = m * attempts / restarted;
+  return {model.checkpoint.raw() / wall, restarted * (1 - segment / (m * attempts)), 1 - restarted};
+}
+
+double interruptions_per_segment(const FailureModel& model, Seconds interval) {
+  const double m = model.mtbf.raw();
+  return std::expm1((interval + model.checkpoint).raw() / m) * std::exp(model.restart.raw() / m);
 }
 
 double simulated_waste(const FailureModel& model, Seconds interval, int segments, int histories, std::uint64_t seed) {

@@ -43,6 +43,9 @@ struct WastedTime {
 };
 WastedTime wasted_time(const FailureModel& model, Seconds interval);
 
+/// Interruptions, those of restarts too, that a segment meets on average before it is done.
+double interruptions_per_segment(const FailureModel& model, Seconds interval);
+
 /// Mean of the wasted share over `histories` random ones, each `segments` intervals of training long: draws failures
 /// one after another and walks through training, checkpoints and restarts. The same for the same seed everywhere.
 double simulated_waste(const FailureModel& model, Seconds interval, int segments, int histories, std::uint64_t seed);

@@ -11,6 +11,7 @@ constexpr double kHour = 3600;
 constexpr double kGiB = 1073741824;
 constexpr int kHistories = 1000;
 constexpr std::uint64_t kSeed = 20240723;
+constexpr double kMostInterruptions = 1000;  ///< of a segment, for histories to be simulated
 constexpr double kStorageLimit = 0.05;
 
 std::string percent(double share) { return brief_number(100 * share) + " %"; }
@@ -53,10 +54,13 @@ ReportSection failures_section(const Subject& subject) {
     const WastedTime parts = wasted_time(failures, row.interval);
     // Long enough histories that each holds several interruptions.
     const int segments = std::max(1, static_cast<int>(std::lround(20 * failures.mtbf / (row.interval + best))));
+    const bool gets_on = interruptions_per_segment(failures, row.interval) <= kMostInterruptions;
     section.table.rows.push_back(
         {Figure{row.interval.raw() / 60}, Figure{wasted_share(failures, row.interval)}, Figure{parts.checkpoints},
          Figure{parts.lost_work}, Figure{parts.restarts}, Figure{wasted_share_first_order(failures, row.interval)},
-         Figure{simulated_waste(failures, row.interval, segments, kHistories, kSeed)}, row.meaning});
+         gets_on ? ReportCell(Figure{simulated_waste(failures, row.interval, segments, kHistories, kSeed)})
+                 : ReportCell(),
+         row.meaning});
   }
   section.charts = {{.kind = ChartKind::lines,
                      .title = "Wasted time over the checkpoint interval",

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <ostream>
 
+#include "cost-model/file_text.h"
 #include "cost-model/spec_reader.h"
 #include "planner/calibration_build.h"
 #include "planner/errors.h"
@@ -43,6 +44,7 @@ std::vector<Samples> read_all(const PlannerOptions& options) {
   std::string problems;
   for (const std::string& file : options.operands) {
     try {
+      require_readable(file);
       samples.push_back(read_samples(file, import));
     } catch (const SpecError& error) {
       problems += (problems.empty() ? "" : "\n") + std::string(error.what());

@@ -5,11 +5,8 @@
 
 #include <array>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 
+#include "cost-model/file_text.h"
 #include "planner/import/topology.h"
 #include "planner/report/json_writer.h"
 #include "planner/report/output.h"
@@ -44,14 +41,19 @@ std::string table_of(const std::vector<Listed>& clusters, bool details, const Pl
                           tiers_text(cluster)});
   }
   std::vector<std::string> dropped;
-  std::string text = table.render(Terminal::of(STDOUT_FILENO, options.color), 0, &dropped);
-  if (!dropped.empty()) err << "columns left out for the width: tiers (--format json has them)\n";
+  const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
+  std::string text = table.render(terminal, 0, &dropped);
+  err << left_out_note(dropped, terminal, "json has");
   if (details) {
     for (const Listed& row : clusters) {
-      for (const std::string& line : row.cluster.assumed) text += row.name + " assumed: " + line + "\n";
+      for (const std::string& line : row.cluster.assumed) {
+        text += wrap(row.name + " assumed: " + line, terminal.width, 2) + "\n";
+      }
     }
   } else {
-    text += "NODESxGPUSxGPU names any other, such as 16x8xh100-80gb-sxm; clusters/README.md explains the files.\n";
+    text += wrap("NODESxGPUSxGPU names any other, such as 16x8xh100-80gb-sxm; clusters/README.md explains the files.",
+                 terminal.width, 2) +
+            "\n";
   }
   return text;
 }
@@ -117,14 +119,7 @@ void write_imported(const PlannerOptions& options, const ImportedCluster& import
   for (const std::string& guess : imported.guesses) err << "  " << guess << "\n";
 }
 
-QueryFile read_query(const std::string& path) {
-  if (path == "-") return {"standard input", {std::istreambuf_iterator<char>(std::cin), {}}};
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) throw SpecError(path + ": error: is a folder, not a file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw SpecError(path + ": error: cannot be read");
-  return {path, {std::istreambuf_iterator<char>(file), {}}};
-}
+QueryFile read_query(const std::string& path) { return {path == "-" ? "standard input" : path, file_text(path)}; }
 
 int import_files(const PlannerOptions& options, std::ostream& out, std::ostream& err) {
   if (options.operands.empty()) throw UsageError({"clusters --from needs at least one file"}, "clusters");

@@ -22,6 +22,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> rows{
       {.name = "plan",
        .summary = "rank parallel layouts by predicted step time (default)",
+       .required = "--model M --cluster C",
        .run = run_plan,
        .formats = "table json jsonl csv md html",
        .examples = "tpplan --model 7b --cluster 8xA100\n"
@@ -32,6 +33,7 @@ const std::vector<Command>& commands() {
            "fits, and says which came closest."},
       {.name = "explain",
        .summary = "take one layout apart: every term, or what forbids it",
+       .required = "--model M --cluster C --layout L",
        .run = run_explain,
        .formats = "table json",
        .examples =
@@ -43,6 +45,7 @@ const std::vector<Command>& commands() {
            "framework with the arithmetic and the nearest legal values. Ends with 1 in the last two cases."},
       {.name = "simulate",
        .summary = "run one step of a layout event by event",
+       .required = "--model M --cluster C --layout L",
        .run = run_simulate,
        .formats = "table json",
        .examples =
@@ -80,6 +83,7 @@ const std::vector<Command>& commands() {
            "with 1 when a file has no usable record."},
       {.name = "report",
        .summary = "time, money, energy and failures of a whole training run",
+       .required = "--model M --cluster C",
        .run = run_report,
        .formats = "table json md html",
        .examples = "tpplan report --model 70b --cluster 64x8xH100 --tokens 1T -o plan.html\n"
@@ -92,6 +96,7 @@ const std::vector<Command>& commands() {
            "and budget."},
       {.name = "export",
        .summary = "write a layout as a framework's configuration",
+       .required = "--to TARGET --model M --cluster C --layout L",
        .run = run_export,
        .examples =
            "tpplan export --to megatron --model 70b --cluster 8x8xh100-80gb-sxm --layout \"tp=8 pp=4\" > run.sh\n"
@@ -132,6 +137,7 @@ const std::vector<Command>& commands() {
            "absolute and relative change, the largest change first."},
       {.name = "fit",
        .summary = "which uses of a model fit on which GPU alone",
+       .required = "--model M",
        .operands = "[GPU]...",
        .run = run_fit,
        .formats = "table json csv md",

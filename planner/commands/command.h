@@ -13,6 +13,7 @@ namespace tpplan {
 struct Command {
   std::string_view name = {};
   std::string_view summary = {};   ///< one line, starts with a verb
+  std::string_view required = {};  ///< "--model M": the options that it cannot do without
   std::string_view operands = {};  ///< "SAMPLES..."; empty: the command takes options only
   int (*run)(const PlannerOptions& options, std::ostream& out, std::ostream& err) = nullptr;
   std::string_view formats = {};   ///< values of --format it can write, separated by blanks; empty: no such option

@@ -23,9 +23,10 @@ int run_explain(const PlannerOptions& options, std::ostream& out, std::ostream& 
   const ExplainReport report{
       .job = job, .explanation = explanation, .assumed = assumed, .inputs_text = options_text(options, "explain")};
   const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
-  write_result(options,
-               chosen_format(options) == OutputFormat::json ? explain_json(report) : explain_table(report, terminal),
-               out);
+  const bool json = chosen_format(options) == OutputFormat::json;
+  std::string notes;
+  write_result(options, json ? explain_json(report) : explain_table(report, terminal, notes), out);
+  err << notes;
   return explanation.broken.empty() && explanation.plan.fits != Fits::no ? 0 : 1;
 }
 

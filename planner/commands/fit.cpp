@@ -209,13 +209,7 @@ std::string text_of(const FitInputs& inputs, const FitTable& fit, const Terminal
     assumed.rows.push_back({row.what, row.value, row.set_by});
   }
   text += assumed.render(terminal, 2);
-  if (!dropped.empty()) {
-    err << "columns left out for the width:";
-    for (const auto& name : dropped) {
-      err << ' ' << name;
-    }
-    err << " (a wider terminal or --format md shows them)\n";
-  }
+  err << left_out_note(dropped, terminal, "md and json have");
   return text;
 }
 

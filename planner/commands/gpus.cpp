@@ -32,19 +32,18 @@ std::string table_of(const std::vector<const GpuSpec*>& gpus, const PlannerOptio
                           gpu->unplannable.empty() ? "yes" : "no"});
   }
   std::vector<std::string> dropped;
-  std::string text = table.render(Terminal::of(STDOUT_FILENO, options.color), 0, &dropped);
-  text += "GiB: visible to the driver. bf16, fp16, fp8: dense TFLOP/s. link: one direction, all links of a GPU.\n";
+  const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
+  std::string text = table.render(terminal, 0, &dropped);
+  std::vector<std::string> notes{
+      "GiB: visible to the driver. bf16, fp16, fp8: dense TFLOP/s. link: one direction, all links of a GPU."};
   if (gpus.size() == 1) {
     const GpuSpec& gpu = *gpus.front();
-    text += "source: " + gpu.source + " (confidence " + gpu.confidence + ")\n";
-    if (!gpu.note.empty()) text += "note: " + gpu.note + "\n";
-    if (!gpu.unplannable.empty()) text += "not planned: " + gpu.unplannable + "\n";
+    notes.push_back("source: " + gpu.source + " (confidence " + gpu.confidence + ")");
+    if (!gpu.note.empty()) notes.push_back("note: " + gpu.note);
+    if (!gpu.unplannable.empty()) notes.push_back("not planned: " + gpu.unplannable);
   }
-  if (!dropped.empty()) {
-    err << "columns left out for the width:";
-    for (const std::string& name : dropped) err << ' ' << name;
-    err << " (--format json has all)\n";
-  }
+  for (const std::string& note : notes) text += wrap(note, terminal.width, 2) + "\n";
+  err << left_out_note(dropped, terminal, "json has");
   return text;
 }
 

@@ -45,14 +45,8 @@ std::string heading(OptionGroup group, const std::string& command) {
 }
 
 std::string usage(const Command& command) {
-  if (command.name == "plan") {
-    return "tpplan [plan] --model M --cluster C [OPTION]...";
-  }
-  std::string text = "tpplan " + std::string(command.name);
-  if (command.name == "explain" || command.name == "simulate" || command.name == "export") {
-    text += command.name == "export" ? " --to TARGET" : "";
-    text += " --model M --cluster C --layout L";
-  }
+  std::string text = command.name == "plan" ? "tpplan [plan]" : "tpplan " + std::string(command.name);
+  text += command.required.empty() ? "" : " " + std::string(command.required);
   text += command.operands.empty() ? "" : " " + std::string(command.operands);
   return text + " [OPTION]...";
 }
@@ -96,9 +90,11 @@ std::string command_list(int width) {
 }
 
 /// Everything the long help says of an option beyond its signature.
-std::string description(const OptionRow& row) {
+std::string description(const OptionRow& row, std::string_view command) {
   std::string text(row.meaning);
-  if (row.choices != nullptr) {
+  if (row.name == "format") {
+    text += ": " + joined(split(find_command(command)->formats, ' '));
+  } else if (row.choices != nullptr) {
     text += ": " + joined(row.choices());
   }
   if (!row.fallback.empty()) {
@@ -184,7 +180,7 @@ std::string full_help(const std::string& name, int width) {
       text += "  " + wrap("Each restricts one axis: a list 1,2,4, a range 1..8, or auto.", width, 2, 2) + "\n";
     }
     for (const OptionRow* row : rows) {
-      text += "  " + signature(*row) + "\n          " + wrap(description(*row), width, 10, 10) + "\n";
+      text += "  " + signature(*row) + "\n          " + wrap(description(*row, name), width, 10, 10) + "\n";
     }
   }
   if (command.name == "plan") {
@@ -215,7 +211,7 @@ std::string roff_options(std::string_view command, OptionGroup group) {
     std::string names = row->letter == 0 ? "" : "\\fB\\-" + std::string(1, row->letter) + "\\fR, ";
     names += "\\fB" + roff("--" + std::string(row->name)) + "\\fR";
     text += names + (row->argument.empty() ? "" : " \\fI" + roff(row->argument) + "\\fR") + "\n";
-    text += roff(description(*row)) + "\n";
+    text += roff(description(*row, command)) + "\n";
   }
   return text;
 }

@@ -57,15 +57,14 @@ std::string table_of(const std::vector<Listed>& models, const PlannerOptions& op
   }
   if (table.rows.empty()) return "";
   std::vector<std::string> dropped;
-  std::string text = table.render(Terminal::of(STDOUT_FILENO, options.color), 0, &dropped);
-  text += "parameters: trainable weights of the language model, a tied matrix once, without multi-token prediction.\n";
-  text += "active: without the experts a token does not visit; both embedding tables included.\n";
-  if (vision) text += "vision: tower and projector, on top of parameters.\n";
-  if (!dropped.empty()) {
-    err << "columns left out for the width:";
-    for (const std::string& name : dropped) err << ' ' << name;
-    err << " (a wider terminal shows them)\n";
-  }
+  const Terminal terminal = options.output.empty() ? Terminal::of(STDOUT_FILENO, options.color) : Terminal{};
+  std::string text = table.render(terminal, 0, &dropped);
+  std::vector<std::string> notes{
+      "parameters: trainable weights of the language model, a tied matrix once, without multi-token prediction.",
+      "active: without the experts a token does not visit; both embedding tables included."};
+  if (vision) notes.emplace_back("vision: tower and projector, on top of parameters.");
+  for (const std::string& note : notes) text += wrap(note, terminal.width, 2) + "\n";
+  err << left_out_note(dropped, terminal, "json has");
   return text;
 }
 

@@ -43,7 +43,10 @@ std::string percent(double share) {
   return text.data();
 }
 
-std::string signed_percent(double share) { return (share < 0 ? "" : "+") + percent(share); }
+std::string signed_percent(double share) {
+  const std::string text = percent(share);
+  return text.starts_with("-0.0 ") ? "+" + text.substr(1) : (share < 0 ? "" : "+") + text;
+}
 
 double idle_share(const SimulatedStep& step, const SimulatedRank& rank) {
   return step.passes_end > 0 ? 1 - rank.passes / step.passes_end : 0;
@@ -75,7 +78,7 @@ std::string peak_text(const SimulatedStep& step, const SimulatedRank& rank) {
   return text;
 }
 
-std::string simulation_table(const Simulated& simulated, const Terminal& terminal) {
+std::string simulation_table(const Simulated& simulated, const Terminal& terminal, std::ostream& err) {
   const auto& step = simulated.step;
   const auto& estimated = simulated.plan.estimate.step;
   std::string text = to_text(simulated.plan.layout) + "\n\n";
@@ -84,15 +87,20 @@ std::string simulation_table(const Simulated& simulated, const Terminal& termina
     text += "  as planned     " + format(Seconds(simulated.planned.makespan)) + ", so " + simulated.what_if +
             " costs " + signed_percent(step.makespan / simulated.planned.makespan - 1) + "\n";
   }
-  text += "estimated step   " + format(estimated.total()) + " (" +
-          signed_percent(estimated.total().raw() / simulated.planned.makespan - 1) + " against the simulation" +
-          (simulated.what_if.empty() ? "" : " as planned") + "), lower bound " + format(estimated.lower_bound) + "\n";
+  text +=
+      wrap("estimated step   " + format(estimated.total()) + " (" +
+               signed_percent(estimated.total().raw() / simulated.planned.makespan - 1) + " against the simulation" +
+               (simulated.what_if.empty() ? "" : " as planned") + "), lower bound " + format(estimated.lower_bound),
+           terminal.width, 2) +
+      "\n";
   if (!simulated.order.empty()) {
     text += "  of the estimate, passes are in the order of " +
             std::string(name_in(kScheduleNames, simulated.plan.layout.schedule)) + ", not of " + simulated.order + "\n";
   }
-  text += "passes end at    " + format(Seconds(step.passes_end)) +
-          "; then reduction, optimizer and fixed time of a step\n\n";
+  text += wrap("passes end at    " + format(Seconds(step.passes_end)) +
+                   "; then reduction, optimizer and fixed time of a step",
+               terminal.width, 2) +
+          "\n\n";
   TextTable table;
   table.columns = {{.header = "stage", .importance = 9},       {.header = "layers", .importance = 3},
                    {.header = "passes (s)", .importance = 7},  {.header = "idle", .importance = 8},
@@ -107,13 +115,16 @@ std::string simulation_table(const Simulated& simulated, const Terminal& termina
                           std::to_string(rank.most_held), gib(rank.most_activations),
                           brief_number(rank.most_activations_at), gib(rank.memory.total())});
   }
-  text += table.render(terminal);
+  std::vector<std::string> dropped;
+  text += table.render(terminal, 0, &dropped);
+  err << left_out_note(dropped, terminal, "json has");
   const auto fullest =
       std::max_element(step.ranks.begin(), step.ranks.end(), [](const SimulatedRank& a, const SimulatedRank& b) {
         return a.peak.parts.allocated() < b.peak.parts.allocated();
       });
   text += wrap("fullest: " + peak_text(step, *fullest), terminal.width, 2) + "\n";
-  text += "idle: share of the time until the last pass ends in which the stage runs none\n\n";
+  text += wrap("idle: share of the time until the last pass ends in which the stage runs none", terminal.width, 2);
+  text += "\n\n";
   return text + text_gantt(step, terminal.width, simulated.window);
 }
 
@@ -255,7 +266,7 @@ int run_simulate(const PlannerOptions& options, std::ostream& out, std::ostream&
     write_result(options, gantt_svg(simulated.step, to_text(layout), simulated.window), out);
   } else {
     const bool json = chosen_format(options) == OutputFormat::json;
-    write_result(options, json ? simulation_json(simulated) : simulation_table(simulated, terminal), out);
+    write_result(options, json ? simulation_json(simulated) : simulation_table(simulated, terminal, err), out);
   }
   if (plan.fits == Fits::no) {
     err << "tpplan: warning: this layout does not fit into the GPUs' memory; tpplan explain says what would\n";

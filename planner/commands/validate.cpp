@@ -8,6 +8,7 @@
 #include <ostream>
 #include <set>
 
+#include "cost-model/file_text.h"
 #include "planner/calibration_use.h"
 #include "planner/report/format.h"
 #include "planner/report/output.h"
@@ -106,6 +107,7 @@ Inputs load_inputs(const PlannerOptions& options, std::ostream& err) {
   const auto catalogue = shipped_gpus();
   for (const auto& file : options.operands) {
     std::string warnings;
+    require_readable(file);
     auto records = read_runs(file, catalogue, warnings);
     err << warnings;
     if (std::all_of(records.begin(), records.end(), [](const auto& record) { return !record.skipped.empty(); })) {

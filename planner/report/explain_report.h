@@ -17,7 +17,7 @@ struct ExplainReport {
 };
 
 /// Sections of text: the verdict, then the terms of time and memory, the operations, what to do next.
-std::string explain_table(const ExplainReport& report, const Terminal& terminal);
+std::string explain_table(const ExplainReport& report, const Terminal& terminal, std::string& notes);
 std::string explain_json(const ExplainReport& report);
 
 }  // namespace tpplan

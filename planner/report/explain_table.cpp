@@ -37,7 +37,8 @@ std::string bullet(const std::string& text, const Terminal& terminal) {
 }
 
 /// Every constant once, with the terms it stands behind.
-std::string constants_text(const Explanation& explanation, const Terminal& terminal) {
+std::string constants_text(const Explanation& explanation, const Terminal& terminal,
+                           std::vector<std::string>& dropped) {
   struct Row {
     ConstantUse use;
     std::string terms;
@@ -59,7 +60,7 @@ std::string constants_text(const Explanation& explanation, const Terminal& termi
   for (const Row& row : rows) {
     table.rows.push_back({row.use.name, brief_number(row.use.value), row.use.source, row.terms});
   }
-  return rows.empty() ? "" : heading("constants", terminal) + table.render(terminal, 2);
+  return rows.empty() ? "" : heading("constants", terminal) + table.render(terminal, 2, &dropped);
 }
 
 /// One row per term that is not zero: value, share, formula.
@@ -95,7 +96,7 @@ std::string shape_of(const Operation& operation) {
   return count(operation.m) + " x " + count(operation.n) + " x " + count(operation.k);
 }
 
-std::string part_text(const ExplainedPart& part, const Terminal& terminal) {
+std::string part_text(const ExplainedPart& part, const Terminal& terminal, std::vector<std::string>& dropped) {
   TextTable table;
   table.columns = {{"operation", false, 10}, {"m x n x k", false, 7}, {"GFLOP", true, 3},
                    {"MiB", true, 2},         {"fwd us", true, 9},     {"bwd us", true, 8}};
@@ -111,7 +112,7 @@ std::string part_text(const ExplainedPart& part, const Terminal& terminal) {
   if (part.count > 1) {
     title += " (the model has " + std::to_string(part.count) + ")";
   }
-  return "  " + title + "\n" + table.render(terminal, 2);
+  return "  " + title + "\n" + table.render(terminal, 2, &dropped);
 }
 
 std::string formulas_text(const std::vector<ExplainedPart>& parts, const Terminal& terminal) {
@@ -257,7 +258,7 @@ std::vector<std::string> assumed_lines(const std::vector<Assumption>& assumed) {
 
 }  // namespace
 
-std::string explain_table(const ExplainReport& report, const Terminal& terminal) {
+std::string explain_table(const ExplainReport& report, const Terminal& terminal, std::string& notes) {
   const Explanation& explanation = report.explanation;
   std::string text = terminal.paint(Style::bold, wrap(job_line(report.job), terminal.width, 2)) + "\n" +
                      wrap("layout " + to_text(explanation.layout), terminal.width, 2) + "\n\n";
@@ -278,11 +279,13 @@ std::string explain_table(const ExplainReport& report, const Terminal& terminal)
                   terminal);
   text += terms_text(explanation.memory, false, terminal);
   text += heading("operations of one GPU and micro-batch", terminal);
+  std::vector<std::string> dropped;
   for (const ExplainedPart& part : explanation.parts) {
-    text += part_text(part, terminal);
+    text += part_text(part, terminal, dropped);
   }
   text += formulas_text(explanation.parts, terminal);
-  text += constants_text(explanation, terminal);
+  text += constants_text(explanation, terminal, dropped);
+  notes += left_out_note(dropped, terminal, "json has");
   text += list_text("notes", explanation.notes, terminal);
   text += list_text("warnings: legal but slow", explanation.warnings, terminal);
   text += list_text("assumed (what sets it)", assumed_lines(report.assumed), terminal);

@@ -1,5 +1,6 @@
 #include "planner/report/sweep_row.h"
 
+#include "planner/option_values.h"
 #include "planner/report/plan_report.h"
 
 namespace tpplan {
@@ -15,10 +16,12 @@ void optional_field(JsonWriter& json, std::string_view name, const std::optional
   }
 }
 
+/// Problems on one line, without the word "error" that starts those of a whole job.
 std::string one_line(const std::string& text) {
+  constexpr std::string_view kMark = "error: ";
   std::string line;
-  for (const char c : text) {
-    line += c == '\n' ? std::string("; ") : std::string(1, c);
+  for (const std::string& problem : split(text, '\n')) {
+    line += (line.empty() ? "" : "; ") + problem.substr(problem.rfind(kMark, 0) == 0 ? kMark.size() : 0);
   }
   return line;
 }

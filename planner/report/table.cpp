@@ -47,13 +47,7 @@ std::string ranking(const PlanReport& report, const Terminal& terminal, std::str
   for (const std::string& note : ranking_notes(report)) {
     text += terminal.paint(Style::dim, wrap(note, terminal.width, 2)) + "\n";
   }
-  if (!dropped.empty()) {
-    notes += "tpplan: note: left out to fit " + std::to_string(terminal.width) + " columns:";
-    for (const std::string& name : dropped) {
-      notes += " " + name + (&name == &dropped.back() ? "" : ",");
-    }
-    notes += " (COLUMNS=N widens the table; --format csv has everything)\n";
-  }
+  notes += left_out_note(dropped, terminal, "csv has");
   return text;
 }
 

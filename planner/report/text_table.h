@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/report/terminal.h"
@@ -13,7 +14,8 @@ struct Column {
   int importance = 0;  ///< columns of the lowest importance are left out first when the width does not suffice
 };
 
-/// Rows of text under headers. `render` fits them into a width.
+/// Rows of text under headers. `render` fits them into a width: the widest text column is wrapped, then columns are
+/// left out.
 struct TextTable {
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;
@@ -22,6 +24,10 @@ struct TextTable {
   [[nodiscard]] std::string render(const Terminal& terminal, int indent = 0,
                                    std::vector<std::string>* dropped = nullptr) const;
 };
+
+/// What is said on standard error of columns that `render` left out, each once; empty when there are none. `full` names
+/// the formats that show everything.
+std::string left_out_note(const std::vector<std::string>& dropped, const Terminal& terminal, std::string_view full);
 
 /// The table as GitHub Markdown.
 std::string github_table(const TextTable& table);
@@ -33,7 +39,8 @@ std::size_t display_width(std::string_view text);
 /// indented by `indent`.
 std::string wrap(std::string_view text, int width, int indent, int start = 0);
 
-/// Three significant digits (four from 1,000 on, with separators): "3.21", "0.0123", "12.3", "4,012".
+/// Three significant digits (whole from 1,000 on, with separators, and with an exponent from 1e15): "3.21", "0.0123",
+/// "12.3", "4,012".
 std::string brief_number(double value);
 
 }  // namespace tpplan

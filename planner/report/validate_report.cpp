@@ -237,13 +237,7 @@ std::string validate_table(const ValidateReport& report, const Terminal& termina
   std::vector<std::string> dropped;
   std::string text = group_table(report, 1).render(terminal, 0, &dropped);
   text += terminal.paint(Style::dim, wrap(legend(report), terminal.width, 2)) + "\n";
-  if (!dropped.empty()) {
-    std::string line = "tpplan: note: left out to fit " + std::to_string(terminal.width) + " columns:";
-    for (const auto& name : dropped) {
-      line += (&name == &dropped.front() ? " " : ", ") + name;
-    }
-    notes += line + " (COLUMNS=N widens the table; --format md and json have everything)\n";
-  }
+  notes += left_out_note(dropped, terminal, "md and json have");
   const auto& total = report.groups.back();
   text += suspect_lines(report, terminal);
   text += reason_lines("reasons for suspicion", total.suspect_reasons, terminal);

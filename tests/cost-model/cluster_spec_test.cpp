@@ -306,6 +306,9 @@ TEST_CASE("NODESxGPUSxGPU names a cluster") {
   CHECK(!cluster_from_name("7b", gpus));
   CHECK(!cluster_from_name("8xA100.json", gpus));
   CHECK(!cluster_from_name("2x/etc", gpus));
+  // A count of nothing is named as such, also where the GPU is not clear.
+  CHECK_THROWS_WITH_AS(cluster_from_name("0x8xA100", gpus), "cluster \"0x8xA100\": counts must be at least 1",
+                       SpecError);
   CHECK_THROWS_AS(cluster_from_name("16x8xh1000", gpus), SpecError);
   CHECK_THROWS_AS(cluster_from_name("0x8xt4", gpus), SpecError);
   CHECK_THROWS_AS(cluster_from_name("99999999999999999999x8xt4", gpus), SpecError);

@@ -130,6 +130,13 @@ TEST_CASE("recomputation is written and read in the same words") {
   }
 }
 
+TEST_CASE("groups of 0 mean the usual ones as plans write them") {
+  const Layout layout = parse_layout("tp=2 shard_group=0 vpp_group=0", 8);
+  CHECK(layout.shard_group == 0);
+  CHECK(layout.vpp_group == 0);
+  CHECK_THROWS_AS(parse_layout("shard-group=-1", 8), SpecError);
+}
+
 TEST_CASE("random layouts survive printing and reading") {
   std::mt19937 random(7);
   const auto draw = [&random](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };

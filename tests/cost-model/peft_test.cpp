@@ -224,6 +224,61 @@ TEST_CASE("paged optimizer states travel as far as the peak leaves them no room"
   CHECK(estimate(roomy, layout).step.offload.raw() == 0);
 }
 
+TEST_CASE("layers below every prompt are computed once however many are recomputed") {
+  // The two layers below the prompts are the first ones, as are those that full:N recomputes: N - 2 are left.
+  Method method;
+  method.peft = PeftMethod::adapter;
+  const Job job = job_of(tests::llama_7b(), method, "h100-80gb-sxm");
+  const auto again = [&](const std::string& recompute) {
+    return estimate(job, one_gpu(1, recompute)).step.recompute.raw();
+  };
+  const double layer = again("full:3");
+  CHECK(layer > 0);
+  CHECK(again("full:1") == 0);
+  CHECK(again("full:2") == doctest::Approx(0).scale(layer));
+  CHECK(again("full:12") == doctest::Approx(10 * layer));
+  CHECK(again("full") == doctest::Approx(30 * layer));
+  CHECK(estimate(job, one_gpu(1, "full:2")).step.compute.raw() ==
+        doctest::Approx(estimate(job, one_gpu(1, "none")).step.compute.raw()));
+}
+
+TEST_CASE("Muon orthogonalises the adapters and nothing that is frozen") {
+  // Five iterations of 6 h FLOP a parameter on the 4,194,304 of rank 8 on queries and values, beside the traffic.
+  Method method;
+  method.rank = 8;
+  method.targets = {"q", "v"};
+  const Job job = job_of(tests::llama_7b(), method, "h100-80gb-sxm");
+  Layout layout = one_gpu();
+  layout.optimizer = Optimizer::muon;
+  const auto& gpu = job.cluster.gpu;
+  const double traffic = std::max(8.0, job.profile.optimizer_bytes + row_of(Optimizer::muon).traffic_bytes) * 4194304 /
+                         (gpu.memory_bandwidth.raw() * job.constants.memory_adam);
+  const double products = 5 * 6.0 * 4096 * 4194304 /
+                          (gpu.peak_of(Precision::bf16).raw() * job.constants.power_factor * job.constants.gemm_16bit);
+  CHECK(estimate(job, layout).step.optimizer.raw() == doctest::Approx(traffic + products));
+}
+
+TEST_CASE("nothing of the layers below every prompt is kept however many are recomputed") {
+  Method method;
+  method.peft = PeftMethod::adapter;
+  const Job job = job_of(tests::llama_7b(), method, "h100-80gb-sxm");
+  const auto kept = [&](const std::string& recompute) {
+    const Layout layout = one_gpu(1, recompute);
+    const LayerCosts costs = layer_costs(job, layer_key(layout));
+    const PipelineShape shape = pipeline_shape(job, layout);
+    const StageGroup& group = shape.groups.front();
+    return stage_tensors(job, layout, costs, group, stage_costs(costs, group.content), data_groups(job, layout), 1)
+        .one.raw();
+  };
+  // The first two keep nothing anyway; each further layer keeps its input instead of everything.
+  CHECK(kept("full:2") == doctest::Approx(kept("none")));
+  // The simulation counts the same.
+  const Layout partly = one_gpu(1, "full:7");
+  CHECK(simulate(job, partly).ranks.front().peak.parts.allocated().raw() ==
+        doctest::Approx(estimate(job, partly).memory.allocated().raw()));
+  CHECK(kept("full:7") == doctest::Approx((25 * kept("none") + 5 * kept("full")) / 30));
+}
+
 TEST_CASE("a weight in NF4 takes half a byte and its share of the block constants") {
   // Blocks of 64 weights: an fp32 constant each, 4/64; doubly quantised 1/64 and fp32 per 256 blocks, 4/16384.
   CHECK(quantised_weight_bytes(false) == 0.5625);

@@ -61,6 +61,13 @@ std::vector<Stage> stages_of(const Job& job, const Layout& layout) {
   return stages;
 }
 
+StageTensors tensors_of_last_stage(const Job& job, const Layout& layout) {
+  const auto costs = layer_costs(job, layer_key(layout));
+  const auto shape = pipeline_shape(job, layout);
+  const StageGroup& group = shape.groups.back();
+  return stage_tensors(job, layout, costs, group, stage_costs(costs, group.content), data_groups(job, layout), 1);
+}
+
 MemoryEstimate memory_of(const Job& job, const Layout& layout) { return estimate(job, layout).memory; }
 
 }  // namespace
@@ -120,6 +127,42 @@ TEST_CASE("a prediction module holds a layer and a projection and the embedding 
   CHECK(extra > Seconds(0));
   CHECK(extra < costs.moe.total());
   CHECK(estimate(job, layout).step.total() > estimate(without, layout).step.total());
+}
+
+TEST_CASE("every prediction module has logits of its own") {
+  const auto model = load_model(std::string(TPPLAN_SOURCE_DIR) + "/models/deepseek-v3.json");
+  auto job = priced_job(model, "h800-80gb-sxm", 2, 8, 4096, 64);
+  Layout layout;
+  layout.pp = 16;
+  const Bytes with = tensors_of_last_stage(job, layout).at_loss;
+  job.model.mtp_layers = 0;
+  const Bytes without = tensors_of_last_stage(job, layout).at_loss;
+  CHECK(without > Bytes(0));
+  CHECK(with.raw() == doctest::Approx(2 * without.raw()));
+}
+
+TEST_CASE("offloaded activations leave two layers on the GPU") {
+  // The one at work and the one on its way.
+  const auto job = priced_job(small_dense(), "a100-80gb-sxm", 1, 4, 2048, 64);
+  Layout layout;
+  layout.dp = 4;
+  layout.offload = Offload::activations;
+  const auto tensors = tensors_of_last_stage(job, layout);
+  CHECK(tensors.one.raw() > 0);
+  CHECK(tensors.resident.activations.raw() == doctest::Approx(tensors.one.raw() * 2 / 8));
+}
+
+TEST_CASE("Muon leaves Adam's states to embedding and head under FSDP too") {
+  // 8 of Adam's 12 bytes for the matrices, all 12 for the two ends: 2 x 32,768,000 + 1,024 of 199,771,136 parameters.
+  const auto job = priced_job(small_dense(), "a100-80gb-sxm", 1, 4, 2048, 64, Framework::fsdp);
+  Layout layout;
+  layout.dp = 4;
+  layout.zero = 3;
+  const double adam = memory_of(job, layout).optimizer.raw();
+  layout.optimizer = Optimizer::muon;
+  const double ends = 2 * 32768000.0 + 1024;
+  const double all = 8 * 16779264.0 + ends;
+  CHECK(memory_of(job, layout).optimizer.raw() == doctest::Approx(adam * (8 + 4 * ends / all) / 12));
 }
 
 TEST_CASE("two models from both ends of a pipeline put mirrored stages on a rank") {

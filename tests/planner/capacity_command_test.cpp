@@ -110,6 +110,26 @@ TEST_CASE("a budget without tokens buys the most tokens and with them is a check
   CHECK(over.json["decision"].get<std::string>().find("over the budget") != std::string::npos);
 }
 
+TEST_CASE("what a budget buys is said of each plan and not of all of them") {
+  const Ran ran = report({"--model", "7b,13b", "--cluster", "8xA100", "--budget", "10k", "--sections", "scaling"});
+  CHECK(ran.json["title"] == "Llama 2 7B, Llama 2 13B");
+  const auto& rows = section(ran.json, "clusters")["rows"];
+  CHECK(rows[0]["tokens_billion"] > rows[1]["tokens_billion"]);
+}
+
+TEST_CASE("a run that is interrupted all the time says so and ends with 1") {
+  const Ran ran =
+      report({"--model", "7b", "--cluster", "8xA100", "--tokens", "1T", "--gpu-mtbf", "1s", "--sections", "failures"});
+  CHECK(ran.code == 1);
+  const auto& row = section(ran.json, "clusters")["rows"][0];
+  CHECK(row["goodput"] == 0);
+  CHECK(row["reason"].get<std::string>().find("an interruption every 125 ms, a restart takes") == 0);
+  for (const auto& waste : section(ran.json, "failures")["rows"]) {
+    CHECK(waste["restarts"] == 1);
+    CHECK(waste["wasted_simulated"].is_null());
+  }
+}
+
 TEST_CASE("a report on a cluster too small says what is missing and ends with 1") {
   const Ran ran = report({"--model", "70b", "--cluster", "8xA100", "--tokens", "1T"});
   CHECK(ran.code == 1);

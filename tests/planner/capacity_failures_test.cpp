@@ -85,6 +85,20 @@ TEST_CASE("no interval of a grid simulates better than Daly's by more than 1 per
   }
 }
 
+TEST_CASE("a job that is interrupted before a restart ends wastes everything") {
+  // R = 7,200 M: a share e^-7200 of the restarts ends, which no double holds.
+  const FailureModel model = model_with(100, 7200);
+  const Seconds interval = best_interval(model);
+  CHECK(wasted_share(model, interval) == 1);
+  const WastedTime parts = wasted_time(model, interval);
+  CHECK(parts.checkpoints == 0);
+  CHECK(parts.lost_work == 0);
+  CHECK(parts.restarts == 1);
+  CHECK(interruptions_per_segment(model, interval) > 1e300);
+  // e^(t/M) - 1 interruptions of a segment without restarts: 1 for t = M ln 2.
+  CHECK(interruptions_per_segment(model_with(0, 0), Seconds(kDay * std::log(2.0))) == doctest::Approx(1));
+}
+
 TEST_CASE("the first-order waste approaches the exact one for short checkpoints") {
   const FailureModel model = model_with(1e-6, 0);
   const Seconds interval = young_interval(model);

@@ -112,11 +112,38 @@ TEST_CASE("problems of the model and of the cluster are told together") {
   CHECK(contains(run.err, "no-such-cluster"));
 }
 
+TEST_CASE("a folder or a missing file instead of a file is named as what it is") {
+  const Scratch scratch;
+  const std::string folder = scratch.file("");
+  const std::string job = "--model 7b --cluster 8xA100";
+  for (const std::string& command :
+       {std::string("validate "), std::string("calibrate -o " + scratch.file("o.json") + " "), std::string("sweep "),
+        std::string("clusters --from "), "simulate " + job + " --layout pp=2 --schedule ",
+        "report " + job + " --tokens 1T --price ", "plan " + job + " --calibration "}) {
+    CAPTURE(command);
+    const Run run = program(command + folder);
+    CHECK(run.code == 2);
+    CHECK(contains(run.err, "tpplan: error: " + folder + ": is a folder, not a file\n"));
+    const Run missing = program(command + "/no/such/file");
+    CHECK(missing.code == 2);
+    CHECK(contains(missing.err, "tpplan: error: cannot open /no/such/file: No such file or directory\n"));
+  }
+}
+
+TEST_CASE("every problem of a job starts with the program's name") {
+  const Run run = program("--model opt-1.3b --cluster 8xA100 --precision nvfp4 --seq 100000");
+  CHECK(run.code == 2);
+  CHECK(contains(run.err, "tpplan: error: A100-SXM4-80GB has no nvfp4 matrix units"));
+  CHECK(contains(run.err, "\ntpplan: error: --seq 100000 is longer"));
+}
+
 TEST_CASE("a full disk ends with 3") {
   if (!fs::exists("/dev/full")) {
     return;
   }
-  CHECK(program(kJob + " > /dev/full").code == 3);
+  const Run full = program(kJob + " > /dev/full");
+  CHECK(full.code == 3);
+  CHECK(contains(full.err, "tpplan: error: cannot write standard output\n"));
   CHECK(program(kJob + " -o /dev/full").code == 3);
 }
 

@@ -12,6 +12,17 @@
 namespace tpplan {
 namespace {
 
+std::string table_of(const Job& job, const Explanation& explanation, int width = 80, std::string* left_out = nullptr) {
+  Terminal terminal;
+  terminal.width = width;
+  std::string notes;
+  std::string text = explain_table({.job = job, .explanation = explanation}, terminal, notes);
+  if (left_out != nullptr) {
+    *left_out = notes;
+  }
+  return text;
+}
+
 using tests::gpt3_175b;
 using tests::llama_7b;
 using tests::mixtral_8x7b;
@@ -172,7 +183,7 @@ TEST_CASE("a model that fits nowhere on the cluster is said to") {
   CHECK(explanation.plan.fits == Fits::no);
   CHECK(explanation.remedies.empty());
   CHECK_FALSE(explanation.fallback.has_value());
-  CHECK(has(explain_table({.job = job, .explanation = explanation}, {}), "no layout of this model fits this cluster"));
+  CHECK(has(table_of(job, explanation), "no layout of this model fits this cluster"));
 }
 
 TEST_CASE("a measured step is compared term by term") {
@@ -189,7 +200,7 @@ TEST_CASE("a measured step is compared term by term") {
   const Explanation close = explain(job, layout, predicted * 1.01);
   CHECK(close.comparison->inside_interval);
   const Explanation faster = explain(job, layout, predicted * 0.2);
-  CHECK(has(explain_table({.job = job, .explanation = faster}, {}), "cannot explain it"));
+  CHECK(has(table_of(job, faster), "cannot explain it"));
 }
 
 TEST_CASE("notes tell of padding and of stages of unequal depth") {
@@ -237,13 +248,25 @@ TEST_CASE("text fits eighty columns and says what the verdict is") {
   const Job job = gpt_on_512();
   for (const char* text : {"tp=8 pp=8 recompute=full", "tp=8 pp=5", "tp=8 micro-batch=64"}) {
     const Explanation explanation = explain(job, layout_of(job, text), Seconds(10));
-    std::istringstream lines(explain_table({.job = job, .explanation = explanation}, {}));
+    std::istringstream lines(table_of(job, explanation));
     for (std::string line; std::getline(lines, line);) {
       CAPTURE(line);
       CHECK(display_width(line) <= 80);
       CHECK((line.empty() || line.back() != ' '));
     }
   }
+}
+
+TEST_CASE("columns that do not fit a narrow terminal are named") {
+  const Job job = gpt_on_512();
+  const Explanation explanation = explain(job, layout_of(job, "tp=8 pp=8 recompute=full"));
+  std::string left_out;
+  (void)table_of(job, explanation, 60, &left_out);
+  CHECK(left_out ==
+        "tpplan: note: left out to fit 60 columns: m x n x k, GFLOP, MiB, source, behind (COLUMNS=N widens the table; "
+        "--format json has everything)\n");
+  (void)table_of(job, explanation, 200, &left_out);
+  CHECK(left_out.empty());
 }
 
 TEST_CASE("json carries the terms with formulas and sources") {

@@ -217,6 +217,10 @@ TEST_CASE("a wrong value is answered with what was meant") {
   CHECK(refusal_of({"--tp", "0"}) ==
         "tpplan: error: --tp: 0 is out of bounds; expected whole numbers from 1 to 16777216");
   CHECK(refusal_of({"--zero", "4"}) == "tpplan: error: --zero: 4 is out of bounds; expected whole numbers from 0 to 3");
+  CHECK(refusal_of({"--global-batch", "1000000000000"}) ==
+        "tpplan: error: --global-batch: 1000000000000 is out of bounds; expected a whole number at least 1");
+  CHECK(refusal_of({"--tp", "1..99999999999"}) ==
+        "tpplan: error: --tp: 1..99999999999 is out of bounds; expected whole numbers from 1 to 16777216");
   CHECK(refusal_of({"--seq", "4k"}) == "tpplan: error: --seq: \"4k\" is not a whole number");
   CHECK(refusal_of({"--memory-headroom", "3"}) ==
         "tpplan: error: --memory-headroom: 3 is ambiguous; write 3% or a fraction below 1");
@@ -256,6 +260,28 @@ TEST_CASE("an option without its value does not hide other problems") {
   CHECK(contains(refusal_of({"--tp", "--timing"}), "--tp: a value is missing before --timing"));
 }
 
+TEST_CASE("an empty value is one problem") {
+  CHECK(refusal({"plan", "--model", "", "--cluster", "8xA100"}) == "tpplan: error: --model: a value is missing");
+  CHECK(refusal({"explain", "--model", "7b", "--cluster", "8xA100", "--layout", ""}) ==
+        "tpplan: error: --layout: a value is missing");
+}
+
+TEST_CASE("standard input holds one file") {
+  CHECK(refusal({"plan", "--model", "-", "--cluster", "-"}) ==
+        "tpplan: error: --model and --cluster: only one of them can come from standard input");
+}
+
+TEST_CASE("help names the formats that a command writes") {
+  const auto formats = [](const std::string& command) {
+    const std::string help = full_help(command, 200);
+    const std::size_t start = help.find("how to write the result: ");
+    return help.substr(start, help.find(" (default", start) - start);
+  };
+  CHECK(formats("plan") == "how to write the result: table, json, jsonl, csv, md, html");
+  CHECK(formats("models") == "how to write the result: table, json");
+  CHECK(formats("diff") == "how to write the result: table, json, md");
+}
+
 TEST_CASE("an option of another command says which") {
   CHECK(refusal({"gpus", "--tp", "4"}) == "tpplan: error: --tp is no option of gpus (but of plan, report)");
 }
@@ -267,7 +293,11 @@ TEST_CASE("a word too many is named") {
 }
 
 TEST_CASE("a format that a command cannot write is refused") {
-  CHECK(refusal({"gpus", "--format", "csv"}) == "tpplan: error: --format csv: gpus writes table json");
+  CHECK(refusal({"gpus", "--format", "csv"}) == "tpplan: error: --format csv: gpus writes table, json");
+  CHECK(refusal({"models", "-o", "list.csv"}) ==
+        "tpplan: error: --output list.csv: models writes no csv; name another suffix or give --format (table, json)");
+  CHECK(parse_options({"models", "-o", "list.csv", "--format", "json"}).format == OutputFormat::json);
+  CHECK(parse_options({"models", "-o", "list.txt"}).output == "list.txt");
   CHECK(contains(refusal_of({"--format", "yaml"}),
                  "unknown value \"yaml\"; expected table, json, jsonl, csv, md or html"));
 }

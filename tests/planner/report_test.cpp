@@ -203,6 +203,46 @@ TEST_CASE("a text table drops columns by importance and aligns numbers right") {
   CHECK(dropped == std::vector<std::string>{"note"});
 }
 
+TEST_CASE("a text column is wrapped before a column of numbers is left out") {
+  // 41 letters of the layout and two numbers need 54 columns.
+  const TextTable table{{{"layout", false, 1}, {"step s", true, 0}, {"GiB", true, 0}},
+                        {{"tp=1 pp=2 dp=4 vpp=8 micro-batch=2 zero=1", "113", "68"}, {"tp=8", "115", "7"}}};
+  Terminal terminal;
+  terminal.width = 50;
+  std::vector<std::string> dropped;
+  CHECK(table.render(terminal, 0, &dropped) ==
+        "layout                                 step s  GiB\n"
+        "tp=1 pp=2 dp=4 vpp=8 micro-batch=2        113   68\n"
+        "  zero=1\n"
+        "tp=8                                      115    7\n");
+  CHECK(dropped.empty());
+  // A path is broken behind a slash and any other word where the line is full.
+  const TextTable path{{{"model", false, 1}, {"count", true, 0}},
+                       {{"/data/of/hub/" + std::string(40, 'a'), "1"}, {std::string(50, 'b'), "2"}}};
+  terminal.width = 42;
+  CHECK(path.render(terminal) ==
+        "model                                count\n"
+        "/data/of/hub/                            1\n"
+        "  " +
+            std::string(33, 'a') + "\n  aaaaaaa\n" + std::string(35, 'b') + "      2\n  " + std::string(15, 'b') +
+            "\n");
+}
+
+TEST_CASE("a wrapped column takes half of the width before others are left out") {
+  const TextTable table{{{"text", false, 1}, {"count", true, 0}}, {{"twenty letters, a bit", "123456789012"}}};
+  Terminal terminal;
+  std::vector<std::string> dropped;
+  terminal.width = 30;  // the text has what the number leaves, 16 of 21 letters
+  CHECK(table.render(terminal, 0, &dropped) ==
+        "text                     count\n"
+        "twenty letters,   123456789012\n"
+        "  a bit\n");
+  CHECK(dropped.empty());
+  terminal.width = 26;  // half of the width and the number are 27
+  CHECK(table.render(terminal, 0, &dropped) == "text\ntwenty letters, a bit\n");
+  CHECK(dropped == std::vector<std::string>{"count"});
+}
+
 TEST_CASE("numbers of tables have three or four significant digits") {
   CHECK(brief_number(3.2149) == "3.21");
   CHECK(brief_number(0.012345) == "0.0123");
@@ -210,6 +250,9 @@ TEST_CASE("numbers of tables have three or four significant digits") {
   CHECK(brief_number(999.4) == "999");
   CHECK(brief_number(4012.3) == "4,012");
   CHECK(brief_number(0) == "0");
+  CHECK(brief_number(-999999999999999.0) == "-999,999,999,999,999");
+  CHECK(brief_number(1.234e30) == "1.23e+30");
+  CHECK(brief_number(std::numeric_limits<double>::infinity()) == "-");
   CHECK(brief_number(std::numeric_limits<double>::quiet_NaN()) == "-");
 }
 

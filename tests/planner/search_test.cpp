@@ -565,5 +565,16 @@ TEST_CASE("the counts of the measured jobs are those on record") {
   }
 }
 
+TEST_CASE("GPipe with more micro-batches than a replay can hold keeps the closed form's slack") {
+  const auto refined = [](int micro_batches) {
+    const Job job = priced_job(llama_7b(), "a100-80gb-sxm", 1, 2, 4096, micro_batches, Framework::plain);
+    const Layout layout = parse_layout("tp=1 pp=2 zero=0 schedule=gpipe", 2);
+    return plan_of(job, layout).estimate.memory.allocator_slack != estimate(job, layout).memory.allocator_slack;
+  };
+  CHECK(refined(16));
+  CHECK(refined(64));
+  CHECK_FALSE(refined(65));
+}
+
 }  // namespace
 }  // namespace tpplan

@@ -40,7 +40,9 @@ bool has(const std::string& text, std::string_view part) { return text.find(part
 TEST_CASE("simulate shows simulated and estimated step and a line per stage") {
   const auto outcome = run("tp=2 pp=4 micro-batch=1");
   CHECK(outcome.code == 0);
-  CHECK(outcome.err.empty());
+  CHECK(outcome.err ==
+        "tpplan: note: left out to fit 80 columns: first (s), last (s), peak at (s) (COLUMNS=N widens the "
+        "table; --format json has everything)\n");
   CHECK(has(outcome.out, "simulated step"));
   CHECK(has(outcome.out, "estimated step"));
   CHECK(has(outcome.out, "stage 3  "));

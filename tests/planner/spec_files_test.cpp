@@ -63,6 +63,30 @@ TEST_CASE("a miss lists all places and near names") {
   CHECK(message.find("16x8xh100-80gb-sxm") != std::string::npos);
 }
 
+TEST_CASE("a size alone leads to the models of that size") {
+  const std::string message = miss("model", "8b");
+  CHECK(message.find("llama3-8b") != std::string::npos);
+  CHECK(message.find("qwen3-8b") != std::string::npos);
+  CHECK(message.find("mixtral-8x7b") == std::string::npos);
+}
+
+TEST_CASE("a folder that is no model is named as what it is") {
+  const std::string folder = TPPLAN_SOURCE_DIR "/docs";
+  CHECK(miss("model", folder).find(folder + " is a folder without config.json\nno model ") == 0);
+  CHECK(miss("cluster", folder).find(folder + " is a folder\nno cluster ") == 0);
+}
+
+TEST_CASE("a model without a name is called after its folder however that is written") {
+  const fs::path folder = fs::temp_directory_path() / "tpplan_spec_files_name" / "some-model";
+  fs::create_directories(folder);
+  fs::copy_file(TPPLAN_SOURCE_DIR "/tests/data/hf-configs/meta-llama__Meta-Llama-3-8B.json", folder / "config.json",
+                fs::copy_options::overwrite_existing);
+  for (const char* way : {"", ".", "../some-model"}) {
+    CHECK(resolve_model((folder / way).string()).name == "some-model");
+  }
+  fs::remove_all(folder.parent_path());
+}
+
 TEST_CASE("catalogues and calibrations are no clusters") {
   const auto names = shipped("cluster");
   CHECK(names.size() >= 50);
