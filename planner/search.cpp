@@ -117,7 +117,7 @@ SearchResult search(const Job& job, const SearchSpace& space, Objective objectiv
   result.stats = seen.stats();
   for (const LayoutScan::Ranked& ranked : seen.best()) {
     if (result.plans.size() == top_k) {
-      result.next.push_back(ranked.layout);
+      result.next.push_back({ranked.layout, ranked.lower_bound});
       continue;
     }
     Plan plan = plan_of(job, ranked.layout);
@@ -188,19 +188,12 @@ void simulate_plans(const Job& job, SearchResult& result) {
   }
   stats.simulated = static_cast<int>(fastest.size());
   std::sort(fastest.begin(), fastest.end());
-  struct Candidate {
-    double bound;
-    Layout layout;
-  };
-  std::vector<Candidate> candidates;
-  for (const Layout& layout : result.next) {
-    candidates.push_back({estimate(job, layout).step.lower_bound.raw(), layout});
-  }
+  std::vector<PassedOver> candidates = result.next;
   std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
+                   [](const PassedOver& a, const PassedOver& b) { return a.lower_bound < b.lower_bound; });
   double best = fastest.empty() ? 0 : fastest.front();
-  for (const Candidate& candidate : candidates) {
-    if (fastest.empty() || candidate.bound >= fastest.back()) {
+  for (const PassedOver& candidate : candidates) {
+    if (fastest.empty() || candidate.lower_bound >= fastest.back()) {
       break;
     }
     const double seconds = simulated_seconds(simulator, job, candidate.layout);

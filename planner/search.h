@@ -72,11 +72,18 @@ struct SearchStats {
   [[nodiscard]] std::int64_t costed() const { return enumerated - rejected_total(); }
 };
 
+/// A layout that a search passed over.
+struct PassedOver {
+  Layout layout;
+  double lower_bound = 0;  ///< seconds of a step
+  friend bool operator==(const PassedOver&, const PassedOver&) = default;
+};
+
 struct SearchResult {
   std::vector<Plan> plans;  ///< best first, at most top_k
   SearchStats stats;
   std::optional<Plan> closest;            ///< when nothing fits: the legal layout that needs least memory
-  std::vector<Layout> next;               ///< the layouts that follow the plans, some
+  std::vector<PassedOver> next;           ///< the layouts that follow the plans, some
   double left_out_bound = 0;              ///< lower bound of the step time of all ranked layouts that are in neither
   std::optional<Plan> fastest_simulated;  ///< when simulation puts a layout of `next` before every plan
 };

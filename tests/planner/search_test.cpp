@@ -515,9 +515,11 @@ TEST_CASE("simulated plans are the fastest by simulation or told to be otherwise
   }
   // Every layout that was passed over is slower than its bound, and those with a bound below the fifth were simulated.
   double other = 1e30;
-  for (const Layout& layout : result.next) {
-    const double seconds = simulate(job, layout).makespan;
-    if (plan_of(job, layout).fits != Fits::no) {
+  for (const PassedOver& passed : result.next) {
+    const double seconds = simulate(job, passed.layout).makespan;
+    CHECK(passed.lower_bound <= seconds * (1 + 1e-9));
+    CHECK(passed.lower_bound == doctest::Approx(estimate(job, passed.layout).step.lower_bound.raw()));
+    if (plan_of(job, passed.layout).fits != Fits::no) {
       other = std::min(other, seconds);
     }
   }
