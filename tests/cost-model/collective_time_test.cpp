@@ -193,3 +193,16 @@ TEST_CASE("groups that share the ports of their nodes get no more than their sha
   CHECK(at_once.measured.nearest->concurrent_groups == 8);
   CHECK(at_once.time(1_GiB).raw() == doctest::Approx(1.5 * 1073741824 / 40e9).epsilon(1e-2));
 }
+
+TEST_CASE("links that many GPUs slow down do so from the fifth on") {
+  Job job = job_on(usual_cluster(gpus().find("h100-80gb-sxm"), 1, 8));
+  const auto rate = [&](int ranks) {
+    return group_bandwidth(job, Collective::all_gather, place_group(job.cluster, ranks, 1)).raw();
+  };
+  job.links[0].beyond_four = 1;
+  const double four = rate(4);
+  const double five = rate(5);
+  job.links[0].beyond_four = 0.5;
+  CHECK(rate(4) == four);
+  CHECK(rate(5) == doctest::Approx(0.5 * five));
+}
