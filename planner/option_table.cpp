@@ -175,7 +175,7 @@ std::vector<OptionRow> make_rows() {
        .argument = "F",
        .commands = kPlanned,
        .meaning = "whose rules, memory and speed apply",
-       .fallback = "megatron",
+       .fallback = "megatron; of export the target's",
        .completes = Completes::choices,
        .choices = [] { return names_of(kFrameworkTable); },
        .set = read_framework},

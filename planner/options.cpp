@@ -177,7 +177,9 @@ void check_required(const PlannerOptions& options, std::vector<std::string>& pro
   if (options.command == "simulate" && options.space.schedules.size() > 1) {
     problems.push_back("--schedule: simulate runs one schedule at a time");
   }
-  if (options.command == "export" && !options.target) {
+  const bool named =
+      std::any_of(options.given.begin(), options.given.end(), [](const auto& option) { return option.first == "to"; });
+  if (options.command == "export" && !named) {
     std::string names;
     for (const auto& row : kTargetNames) {
       names += (names.empty() ? "" : ", ") + std::string(row.name);

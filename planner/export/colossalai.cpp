@@ -20,7 +20,7 @@ std::string write_colossalai(const ExportRequest& request) {
     except.push_back(JobFact::cp);
   }
   Settings settings = settings_of(request, Target::colossalai, except);
-  const auto say = [&settings](std::string key, auto value) { settings.push_back({std::move(key), value}); };
+  const auto say = [&settings](std::string key, const auto& value) { settings.push_back({std::move(key), value}); };
   const bool eight_bit = job.training.precision >= Precision::fp8;
   if (eight_bit) {
     say("use_fp8", true);

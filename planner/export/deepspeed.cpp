@@ -21,7 +21,7 @@ std::string write_deepspeed(const ExportRequest& request) {
     except.push_back(JobFact::cp);
   }
   Settings settings = settings_of(request, Target::deepspeed, except);
-  const auto say = [&settings](std::string key, auto value) { settings.push_back({std::move(key), value}); };
+  const auto say = [&settings](std::string key, const auto& value) { settings.push_back({std::move(key), value}); };
   if (layout.zero > 0) {
     say("zero_optimization.overlap_comm", training.overlap_dp_grad != Switch::off);
     say("zero_optimization.contiguous_gradients", true);
@@ -54,6 +54,9 @@ LaunchLine launch_deepspeed(const ExportRequest& request) {
   const auto note = [&notes](bool there, const std::string& text) {
     notes += there ? "# In the script: " + text + "\n" : "";
   };
+  note(true, "the Hugging Face Trainer wants the same batches: per_device_train_batch_size=" +
+                 std::to_string(layout.micro_batch) +
+                 " gradient_accumulation_steps=" + std::to_string(micro_batches(request.job, layout)));
   note(layout.pp > 1,
        "PipelineModule(num_stages=" + std::to_string(layout.pp) + ")" +
            (layout.tp > 1 ? " with a model that is cut " + std::to_string(layout.tp) + " ways (mpu)" : ""));

@@ -4,6 +4,7 @@
 
 #include "cost-model/pipeline.h"
 #include "planner/export/export_request.h"
+#include "planner/export/torchtitan_stages.h"
 #include "planner/rule_rows.h"
 
 namespace tpplan {
@@ -11,132 +12,6 @@ namespace {
 
 std::string number(std::int64_t value) { return with_separators(value); }
 std::string name_of(Target target) { return std::string(name_in(kTargetNames, target)); }
-
-/// One thing that a job may ask for. `refused`: without it the job would be another one, or not run; else it is told.
-struct FeatureRow {
-  Feature feature;
-  bool refused;
-  std::string_view rule;
-  bool (*asked)(const Job&, const Layout&);
-  std::string (*text)(const Job&, const Layout&);
-  std::string_view nearest;  ///< or, of what is only told, where it is set
-};
-
-bool zero_is(const Layout& layout, int stage) { return layout.zero == stage; }
-std::string zero_text(const Job&, const Layout& layout) { return "zero " + number(layout.zero); }
-std::string recompute_asked(const Job&, const Layout& layout) { return "recompute " + recompute_text(layout); }
-std::string offload_asked(const Job&, const Layout& layout) {
-  return "offload " + std::string(name_in(kOffloadNames, layout.offload));
-}
-bool any_overlap(const Job& job) {
-  const TrainingSpec& training = job.training;
-  for (const Switch choice : {training.overlap_dp_grad, training.overlap_dp_param, training.overlap_tp,
-                              training.overlap_pp, training.overlap_ep}) {
-    if (choice != Switch::by_profile) {
-      return true;
-    }
-  }
-  return false;
-}
-
-const std::vector<FeatureRow>& feature_rows() {
-  static const std::vector<FeatureRow> rows{
-      {kPipelineStages, true, "no-pipeline", [](const Job&, const Layout& l) { return l.pp > 1; },
-       [](const Job&, const Layout& l) { return "pp " + number(l.pp); }, "pp 1"},
-      {kTensorParallel, true, "no-tensor-parallelism", [](const Job&, const Layout& l) { return l.tp > 1; },
-       [](const Job&, const Layout& l) { return "tp " + number(l.tp); }, "tp 1"},
-      {kContextParallel, true, "no-context-parallelism", [](const Job&, const Layout& l) { return l.cp > 1; },
-       [](const Job&, const Layout& l) { return "cp " + number(l.cp); }, "cp 1"},
-      {kExperts, true, "no-experts", [](const Job& job, const Layout&) { return job.moe(); },
-       [](const Job& job, const Layout&) { return job.model.name + " with experts"; }, "--to megatron"},
-      {kNoZero, true, "zero-stage", [](const Job&, const Layout& l) { return zero_is(l, 0); }, zero_text, "zero 3"},
-      {kZero1, true, "zero-stage", [](const Job&, const Layout& l) { return zero_is(l, 1); }, zero_text, "zero 0 or 2"},
-      {kZero2, true, "zero-stage", [](const Job&, const Layout& l) { return zero_is(l, 2); }, zero_text, "zero 1"},
-      {kZero3, true, "zero-stage", [](const Job&, const Layout& l) { return zero_is(l, 3); }, zero_text, "zero 1"},
-      {kShardGroup, true, "shard-group", [](const Job&, const Layout& l) { return l.shard_group > 0; },
-       [](const Job&, const Layout& l) { return "shard-group " + number(l.shard_group); }, "no shard-group"},
-      {kRecomputeFull, true, "recompute-kind",
-       [](const Job&, const Layout& l) { return l.recompute == RecomputeKind::full; }, recompute_asked,
-       "recompute none"},
-      {kRecomputeSome, true, "recompute-kind",
-       [](const Job&, const Layout& l) { return l.recompute == RecomputeKind::full && l.recompute_layers > 0; },
-       recompute_asked, "recompute full"},
-      {kSelective, true, "recompute-kind",
-       [](const Job&, const Layout& l) { return l.recompute == RecomputeKind::selective; }, recompute_asked,
-       "recompute none or full"},
-      {kSelectiveOp, true, "recompute-kind",
-       [](const Job&, const Layout& l) { return l.recompute == RecomputeKind::selective_op; }, recompute_asked,
-       "recompute none or full"},
-      {kOffloadOptimizer, true, "offload-kind",
-       [](const Job&, const Layout& l) { return l.offload == Offload::optimizer; }, offload_asked, "offload none"},
-      {kOffloadActivations, true, "offload-kind",
-       [](const Job&, const Layout& l) { return l.offload == Offload::activations; }, offload_asked, "offload none"},
-      {kGivenStages, true, "stage-depths",
-       [](const Job& job, const Layout& l) {
-         return l.pp > 1 && (!job.training.layers_per_stage.empty() || stages_are_balanced(job, l.pp));
-       },
-       [](const Job&, const Layout&) { return std::string("a number of layers per stage"); },
-       "no layers-per-stage, --stage-balance framework"},
-      {kVirtualStages, true, "no-virtual-stages", [](const Job&, const Layout& l) { return l.vpp > 1; },
-       [](const Job&, const Layout& l) { return "vpp " + number(l.vpp); }, "vpp 1"},
-      {kVppGroup, true, "vpp-group", [](const Job&, const Layout& l) { return l.vpp_group > 0; },
-       [](const Job&, const Layout& l) { return "vpp-group " + number(l.vpp_group); }, "no vpp-group"},
-      {kStagesNear, true, "ranks-order",
-       [](const Job&, const Layout& l) { return l.pp > 1 && l.ranks_order != RanksOrder::tp_cp_dp_pp; },
-       [](const Job&, const Layout& l) {
-         return "ranks-order " + std::string(name_in(kRanksOrderNames, l.ranks_order));
-       },
-       "ranks-order tp-cp-dp-pp"},
-      {kSequenceParallel, true, "sequence-parallelism", [](const Job&, const Layout& l) { return l.sequence_parallel; },
-       [](const Job&, const Layout&) { return std::string("sequence-parallel on"); }, "sequence-parallel off"},
-      {kNoSequenceParallel, true, "sequence-parallelism",
-       [](const Job&, const Layout& l) { return l.tp > 1 && !l.sequence_parallel; },
-       [](const Job&, const Layout&) { return std::string("tp without sequence parallelism"); },
-       "sequence-parallel on"},
-      {kPeft, false, "", [](const Job& job, const Layout&) { return job.training.peft != PeftMethod::none; },
-       [](const Job& job, const Layout&) { return "--peft " + std::string(name_in(kPeftNames, job.training.peft)); },
-       "the training script makes the adapters"},
-      {kOptimizerKind, false, "",
-       [](const Job&, const Layout& l) { return l.optimizer != Optimizer::adam && l.optimizer != Optimizer::adamw; },
-       [](const Job&, const Layout& l) { return "optimizer " + std::string(name_in(kOptimizerNames, l.optimizer)); },
-       "the training script chooses it"},
-      {kDispatcher, false, "",
-       [](const Job& job, const Layout&) {
-         return job.moe() && job.training.dispatcher != Dispatcher::by_profile &&
-                job.training.dispatcher != Dispatcher::all_to_all;
-       },
-       [](const Job& job, const Layout&) {
-         return "--dispatcher " + std::string(name_in(kDispatcherNames, job.training.dispatcher));
-       },
-       "the model's code chooses it"},
-      {kCapacity, false, "",
-       [](const Job& job, const Layout&) { return job.moe() && job.training.expert_capacity > 0; },
-       [](const Job& job, const Layout&) { return "--expert-capacity " + shortest(job.training.expert_capacity); },
-       "the model's code limits it"},
-      {kGradientType, false, "", [](const Job& job, const Layout&) { return job.training.gradient_bytes > 0; },
-       [](const Job& job, const Layout&) {
-         return std::string("--gradient-dtype ") + (job.training.gradient_bytes < 4 ? "bf16" : "fp32");
-       },
-       "the program's habit applies"},
-      {kPrefetch, false, "", [](const Job& job, const Layout&) { return job.training.prefetch >= 0; },
-       [](const Job& job, const Layout&) { return "--prefetch " + number(job.training.prefetch); },
-       "the program's habit applies"},
-      {kOverlaps, false, "", [](const Job& job, const Layout&) { return any_overlap(job); },
-       [](const Job&, const Layout&) { return std::string("--overlap"); }, "the program's habits apply"},
-      {kGradReduce, false, "", [](const Job&, const Layout& l) { return l.grad_reduce != GradReduce::by_framework; },
-       [](const Job&, const Layout& l) {
-         return "grad-reduce " + std::string(name_in(kGradReduceNames, l.grad_reduce));
-       },
-       "the training script decides (no_sync)"},
-      {kEightBit, false, "", [](const Job& job, const Layout&) { return job.training.precision >= Precision::fp8; },
-       [](const Job& job, const Layout& l) { return "precision " + word_of(job, l, JobFact::precision); },
-       "the model's code converts its products"},
-      {kCpVariant, false, "", [](const Job&, const Layout& l) { return l.cp > 1; },
-       [](const Job&, const Layout& l) { return "cp-type " + std::string(name_in(kCpTypeNames, l.cp_type)); },
-       "the model's attention chooses it"},
-  };
-  return rows;
-}
 
 constexpr std::uint32_t bit(Target target) { return 1U << static_cast<unsigned>(target); }
 
@@ -183,8 +58,8 @@ std::string tokens_of_slices(const Job& job, const Layout& layout) {
   if (tokens % slices == 0) {
     return "";
   }
-  return number(tokens) + " tokens of a micro-batch % (tp " + number(layout.tp) + " x 2 cp " +
-         number(2 * std::int64_t{layout.cp}) + ") = " + number(tokens % slices) + "; nearest: --seq " +
+  return number(tokens) + " tokens of a micro-batch % " + number(slices) +
+         " slices (tp x 2 cp) = " + number(tokens % slices) + "; nearest: --seq " +
          std::to_string((job.training.seq / slices + 1) * slices);
 }
 
@@ -205,6 +80,20 @@ std::string experts_on_all_ranks(const Job& job, const Layout& layout) {
            ") % ep " + number(layout.ep) + " = " + number(ranks % layout.ep) + "; nearest: ep " + number(layout.tp);
   }
   return "";
+}
+
+std::string stages_by_layers(const Job& job, const Layout& layout) {
+  const int layers = job.model.layers;
+  if (layout.pp == 1 || torchtitan_reaches(layers, layout.pp, layout.pp * layout.vpp)) {
+    return "";
+  }
+  int nearest = layout.vpp - 1;
+  while (!torchtitan_reaches(layers, layout.pp, layout.pp * nearest)) {
+    --nearest;
+  }
+  return "pp " + number(layout.pp) + " x vpp " + number(layout.vpp) + " = " + number(layout.pp * layout.vpp) +
+         " stages: no number of layers per stage makes so many of " + number(layers) + " layers; nearest: vpp " +
+         number(nearest);
 }
 
 std::string experts_borrow_ranks(const Job& job, const Layout& layout) {
@@ -312,19 +201,30 @@ std::string optimizers_of_megatron(const Job&, const Layout& layout) {
   const bool known = layout.optimizer == Optimizer::adam || layout.optimizer == Optimizer::adamw ||
                      layout.optimizer == Optimizer::adam_bf16 || layout.optimizer == Optimizer::sgd ||
                      layout.optimizer == Optimizer::muon;
-  return known ? ""
-               : "optimizer " + std::string(name_in(kOptimizerNames, layout.optimizer)) +
-                     ": --optimizer has adam, sgd and muon; nearest: optimizer adam or adam-bf16";
+  const std::string name = "optimizer " + std::string(name_in(kOptimizerNames, layout.optimizer));
+  if (!known) {
+    return name + ": --optimizer has adam, sgd and muon; nearest: optimizer adam or adam-bf16";
+  }
+  // Narrow moments and offload both take the precision-aware optimizer, which is Adam and distributed.
+  if (layout.optimizer == Optimizer::adam_bf16 && layout.zero == 0) {
+    return name + " with zero 0: narrow moments belong to the distributed optimizer; nearest: zero 1";
+  }
+  if (layout.offload == Offload::optimizer &&
+      (layout.optimizer == Optimizer::sgd || layout.optimizer == Optimizer::muon)) {
+    return name + " with offload optimizer: only Adam's states leave; nearest: optimizer adam, or offload none";
+  }
+  return "";
 }
 
 // Sources, in the trees named in export_targets.cpp: TorchTitan distributed/parallel_dims.py, trainer.py,
 // config/parallelism.py; DeepSpeed runtime/pipe/engine.py, runtime/zero/config.py, module_inject/auto_ep_config.py;
 // accelerate parallelism_config.py; nanotron config/config.py; llm-foundry models/mpt; Colossal-AI
 // booster/plugin/hybrid_parallel_plugin.py and shardformer/policies/llama.py.
-constexpr std::array<TargetRule, 18> kTargetRules{{
+constexpr std::array<TargetRule, 19> kTargetRules{{
     {bit(Target::torchtitan) | bit(Target::torchtitan_toml) | bit(Target::accelerate) | bit(Target::llm_foundry),
      "shard-group-whole", states_of_whole_replicas},
     {bit(Target::torchtitan) | bit(Target::torchtitan_toml), "cp-shards-states", context_shards_states},
+    {bit(Target::torchtitan) | bit(Target::torchtitan_toml), "stages-by-layers", stages_by_layers},
     {bit(Target::torchtitan), "tokens-divide", tokens_of_slices},
     {bit(Target::torchtitan), "ep-spans-tp", experts_on_all_ranks},
     {bit(Target::torchtitan_toml), "ep-borrows-ranks", experts_borrow_ranks},

@@ -5,11 +5,11 @@ namespace tpplan {
 namespace {
 
 constexpr std::uint32_t kEveryZero = kNoZero | kZero1 | kZero2 | kZero3;
-constexpr std::uint32_t kMegatronSays = kPipelineStages | kTensorParallel | kContextParallel | kExperts | kEveryZero |
-                                        kShardGroup | kRecomputeFull | kRecomputeSome | kSelective | kOffloadOptimizer |
-                                        kOffloadActivations | kGivenStages | kVirtualStages | kVppGroup | kStagesNear |
-                                        kSequenceParallel | kNoSequenceParallel | kOptimizerKind | kDispatcher |
-                                        kCapacity | kGradientType | kOverlaps | kEightBit | kCpVariant;
+constexpr std::uint32_t kMegatronSays =
+    kPipelineStages | kTensorParallel | kContextParallel | kExperts | kEveryZero | kShardGroup | kRecomputeFull |
+    kRecomputeSome | kSelective | kOffloadOptimizer | kOffloadActivations | kGivenStages | kVirtualStages | kVppGroup |
+    kStagesNear | kSequenceParallel | kNoSequenceParallel | kOptimizerKind | kDispatcher | kCapacity | kGradientType |
+    kOverlaps | kGradOverlap | kGradReduce | kEightBit | kCpVariant;
 constexpr std::uint32_t kTorchtitanSays = kPipelineStages | kTensorParallel | kContextParallel | kExperts | kNoZero |
                                           kZero2 | kZero3 | kShardGroup | kRecomputeFull | kSelectiveOp |
                                           kVirtualStages | kSequenceParallel;
@@ -23,9 +23,11 @@ std::vector<std::string> head_lines(const ExportTarget& target, const ExportRequ
   const Interval<Bytes> bytes = interval80(memory.total(), memory.error);
   std::vector<std::string> lines{"tpplan " TPPLAN_VERSION " wrote this for " + std::string(target.program) + ":",
                                  "  " + request.command, job_line(job), "layout " + to_text(request.layout())};
+  const bool one_node = job.cluster.nodes == 1;
   lines.push_back("world size " + with_separators(request.layout().world()) + " (" +
-                  with_separators(job.cluster.nodes) + " nodes of " + with_separators(job.cluster.gpus_per_node) +
-                  " GPUs), " + with_separators(micro_batches(job, request.layout())) + " micro-batches per step");
+                  with_separators(job.cluster.nodes) + (one_node ? " node of " : " nodes of ") +
+                  with_separators(job.cluster.gpus_per_node) + " GPUs), " +
+                  with_separators(micro_batches(job, request.layout())) + " micro-batches per step");
   lines.push_back("predicted: " + format(step.total()) + " per step (80 % interval " + format(time.low) + " to " +
                   format(time.high) + "), " + format(memory.total()) + " of " + format(memory.capacity) +
                   " per GPU (80 % interval " + format(bytes.low) + " to " + format(bytes.high) + ")");
@@ -33,6 +35,12 @@ std::vector<std::string> head_lines(const ExportTarget& target, const ExportRequ
     lines.push_back(request.plan.fits == Fits::tight
                         ? "warning: memory is tight, it fits only while the allocator wastes nothing"
                         : "warning: this layout does not fit into the GPUs' memory as predicted");
+  }
+  for (const ClusterSpec& part : job.cluster.parts) {
+    if (part.gpus_per_node != job.cluster.gpus_per_node) {
+      lines.emplace_back("not expressible here: nodes with different numbers of GPUs (set NODES and GPUS_PER_NODE)");
+      break;
+    }
   }
   for (const std::string& omission : request.left) {
     lines.push_back("not expressible here: " + omission);
@@ -70,7 +78,7 @@ const std::vector<ExportTarget>& export_targets() {
        ": \"${RECIPE:?a pretraining recipe of this model, such as llama3_70b_pretrain_config}\"\n"},
       {Target::deepspeed, Framework::deepspeed, "DeepSpeed 0.19.6 (edaa7221, 2026-08-22)", ".json", FileKind::bare,
        kPipelineStages | kTensorParallel | kContextParallel | kExperts | kEveryZero | kShardGroup | kRecomputeFull |
-           kOffloadOptimizer | kNoSequenceParallel | kGradientType | kCpVariant,
+           kOffloadOptimizer | kNoSequenceParallel | kGradientType | kGradOverlap | kGradReduce | kCpVariant,
        write_deepspeed, launch_deepspeed, ": \"${SCRIPT:?training script that calls deepspeed.initialize}\"\n"},
       {Target::torchtitan, Framework::torchtitan, "TorchTitan 0.2.2 main (b5bcd76c, 2026-08-21)", ".py",
        FileKind::remarked, kTorchtitanSays | kNoSequenceParallel, write_torchtitan, launch_torchtitan,
@@ -89,7 +97,7 @@ const std::vector<ExportTarget>& export_targets() {
        write_accelerate, launch_accelerate, ": \"${SCRIPT:?training script}\"\n"},
       {Target::nanotron, Framework::nanotron, "nanotron 0.4 (2411b022, 2026-04-07)", ".yaml", FileKind::remarked,
        kPipelineStages | kTensorParallel | kContextParallel | kNoZero | kZero1 | kRecomputeFull | kSequenceParallel |
-           kNoSequenceParallel | kCpVariant,
+           kNoSequenceParallel | kGradReduce | kCpVariant,
        write_nanotron, launch_nanotron,
        ": \"${DATASET:?data set on the Hugging Face hub or a folder}\"\n"
        ": \"${TOKENIZER:?tokenizer on the Hugging Face hub or a folder}\"\n"

@@ -24,7 +24,7 @@ std::string launch_variables(const ExportRequest& request, const LaunchLine& lin
   std::string text =
       "NODES=" + std::to_string(cluster.nodes) + "\nGPUS_PER_NODE=" + std::to_string(cluster.gpus_per_node) + "\n";
   if (request.launcher == Launcher::slurm) {
-    text += "HEAD=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n";
+    text += "HEAD=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | sed -n 1p)\n";
     return line.needs_node_rank ? text + "export NODES GPUS_PER_NODE HEAD\n" : text;
   }
   if (line.first_node_only) {

@@ -28,7 +28,7 @@ std::string write_llm_foundry(const ExportRequest& request) {
     except.insert(except.end(), {JobFact::dp_replicas, JobFact::dp_shards});
   }
   Settings settings = settings_of(request, Target::llm_foundry, except);
-  const auto say = [&settings](std::string key, auto value, std::string comment = "") {
+  const auto say = [&settings](std::string key, const auto& value, std::string comment = "") {
     settings.push_back({std::move(key), value, std::move(comment)});
   };
   const std::string seq = "${max_seq_len}";

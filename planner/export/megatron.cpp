@@ -94,9 +94,11 @@ Flags model_flags(const ExportRequest& request) {
 
 /// What the flags leave open of a model, or cannot say.
 std::vector<std::string> model_remarks(const ModelSpec& model) {
-  std::vector<std::string> remarks{
-      "activation function, rotary base, norm epsilon and the router's score function are not in the model file: "
-      "Megatron-LM's defaults apply; add flags to MODEL_ARGS or after the script's name"};
+  const std::string open = model.moe ? "activation function, rotary base, norm epsilon and the router's score function"
+                                     : "activation function, rotary base and norm epsilon";
+  std::vector<std::string> remarks{open +
+                                   " are not in the model file: Megatron-LM's defaults apply; add flags to MODEL_ARGS "
+                                   "or after the script's name"};
   const auto when = [&remarks](bool there, std::string_view what) {
     if (there) {
       remarks.push_back("not expressible here: " + std::string(what));
@@ -109,7 +111,8 @@ std::vector<std::string> model_remarks(const ModelSpec& model) {
   when(model.embedding_norm || model.embedding_projection > 0 || !model.final_norm,
        "norm or projection at the embedding");
   when(model.query_gate, "gated queries");
-  when(model.output_bias || model.head_bias || (model.mlp_bias && model.attention_bias != AttentionBias::all),
+  when(model.output_bias || model.head_bias || (model.attention_bias == AttentionBias::all) != model.mlp_bias ||
+           (model.moe && model.moe->expert_bias),
        "biases of some of the matrices");
   return remarks;
 }

@@ -60,6 +60,9 @@ Settings overrides(const ExportRequest& request) {
     say(settings, "comm_overlap.tp_comm_overlap", overlaps_tp);
   }
   say(settings, "optimizer.optimizer_cpu_offload", layout.offload == Offload::optimizer);
+  if (layout.offload == Offload::optimizer) {
+    say(settings, "optimizer.use_precision_aware_optimizer", true);
+  }
   if (layout.offload == Offload::activations) {
     say(settings, "model.cpu_offloading", true);
     say(settings, "model.cpu_offloading_num_layers", std::to_string(job.model.layers - 1));

@@ -19,7 +19,7 @@ std::string write_nanotron(const ExportRequest& request) {
   for (Setting& setting : settings_of(request, Target::nanotron, except)) {
     settings.push_back(std::move(setting));
   }
-  const auto say = [&settings](std::string key, auto value) { settings.push_back({std::move(key), value}); };
+  const auto say = [&settings](std::string key, const auto& value) { settings.push_back({std::move(key), value}); };
   say("model.model_config.is_llama_config", true);
   say("model.model_config.hidden_act", std::string("silu"));
   say("model.model_config.max_position_embeddings", std::int64_t{job.training.seq});

@@ -1,72 +1,33 @@
 // TorchTitan: a Python function that sets the plan on a recipe, and the TOML file of earlier releases.
 #include <algorithm>
-#include <numeric>
 
 #include "planner/export/export_target.h"
 #include "planner/export/settings.h"
+#include "planner/export/torchtitan_stages.h"
 
 namespace tpplan {
 namespace {
-
-/// Layers of every stage as TorchTitan deals them out when embedding and head count as `first` and `last` layers
-/// (distributed/pipeline_parallel.py): equal shares of layers and weights, what is left over to the first stages.
-std::vector<int> dealt(int layers, int stages, int first, int last) {
-  const int all = layers + first + last;
-  std::vector<int> share(static_cast<std::size_t>(stages), all / stages);
-  for (int i = 0; i < all % stages; ++i) {
-    ++share[static_cast<std::size_t>(i)];
-  }
-  share.front() -= first;
-  share.back() -= last;
-  return share;
-}
-
-/// How a pipeline is cut: what the ends are counted as, and layers per stage, which gives the number of stages.
-struct Cut {
-  int first = 0, last = 0, layers_per_stage = 0;
-  bool exact = false;  ///< the stages are those that were planned
-};
-Cut cut_of(const ExportRequest& request) {
-  const int layers = request.job.model.layers;
-  const auto stages = static_cast<int>(request.stage_layers.size());
-  Cut usual;
-  for (const auto& [first, last] : {std::pair{0, 0}, std::pair{1, 1}, std::pair{0, 1}, std::pair{1, 0}}) {
-    const int all = layers + first + last;
-    const int share = (all + stages - 1) / stages;
-    if ((all + share - 1) / share != stages) {
-      continue;  // layers per stage would make another number of stages
-    }
-    const Cut cut{first, last, share, dealt(layers, stages, first, last) == request.stage_layers};
-    if (cut.exact) {
-      return cut;
-    }
-    usual = usual.layers_per_stage == 0 ? cut : usual;
-  }
-  return usual;
-}
 
 void add_pipeline(Settings& settings, const ExportRequest& request) {
   if (request.layout().pp == 1) {
     return;
   }
-  const Cut cut = cut_of(request);
-  std::string planned;
-  for (const int layers : request.stage_layers) {
-    planned += (planned.empty() ? "" : ", ") + std::to_string(layers);
+  const TorchtitanCut cut = torchtitan_cut(request.job.model.layers, request.stage_layers);
+  std::string remark;
+  if (!cut.exact) {
+    for (const int layers : request.stage_layers) {
+      remark += (remark.empty() ? "not expressible: planned are " : ", ") + std::to_string(layers);
+    }
+    remark += " layers per stage";
   }
-  settings.push_back({"parallelism.pipeline_parallel_first_stage_less_layers", std::int64_t{cut.first}});
+  settings.push_back({"parallelism.pipeline_parallel_first_stage_less_layers", std::int64_t{cut.first}, remark});
   settings.push_back({"parallelism.pipeline_parallel_last_stage_less_layers", std::int64_t{cut.last}});
   if (cut.layers_per_stage > 0) {
-    settings.push_back({"parallelism.pipeline_parallel_layers_per_stage", std::int64_t{cut.layers_per_stage},
-                        cut.exact ? "" : "not expressible: planned are " + planned + " layers per stage"});
+    settings.push_back({"parallelism.pipeline_parallel_layers_per_stage", std::int64_t{cut.layers_per_stage}});
   }
 }
 
 std::string reshard_of(const Layout& layout) { return layout.zero == 3 ? "always" : "never"; }
-
-bool runs_async_tp(const ExportRequest& request) {
-  return request.job.training.overlap_tp == Switch::on && request.layout().tp > 1 && request.job.training.compiled;
-}
 
 Settings python_settings(const ExportRequest& request) {
   const Layout& layout = request.layout();
@@ -149,9 +110,6 @@ std::string write_torchtitan_toml(const ExportRequest& request) {
   settings.push_back({"training.local_batch_size", per_run * layout.micro_batch});
   if (layout.pp > 1) {
     settings.push_back({"parallelism.pipeline_parallel_microbatch_size", std::int64_t{layout.micro_batch}});
-  }
-  if (runs_async_tp(request)) {
-    settings.push_back({"parallelism.enable_async_tensor_parallel", true});
   }
   const bool selective = layout.recompute == RecomputeKind::selective_op;
   settings.push_back({"activation_checkpoint.mode", std::string(selective                                 ? "selective"

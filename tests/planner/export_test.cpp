@@ -3,86 +3,50 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "planner/export/export_target.h"
+#include "planner/export/torchtitan_stages.h"
+#include "tests/planner/exported.h"
 
 using namespace tpplan;
 
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-Outcome exported(const std::string& target, const std::string& model, const std::string& cluster,
-                 const std::string& layout, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words{"export", "--to", target, "--model", model, "--cluster", cluster, "--layout", layout};
-  words.insert(words.end(), more.begin(), more.end());
-  std::ostringstream out, err;
-  Outcome outcome;
-  outcome.code = run_export(parse_options(words), out, err);
-  outcome.out = out.str();
-  outcome.err = err.str();
-  return outcome;
-}
-
-bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
-
-/// The lines, indentation and comments at their ends taken off, that a text must hold; names the first missing one.
-std::string missing_line(const std::string& text, const std::vector<std::string>& wanted) {
-  std::vector<std::string> lines;
+/// The keys of a YAML text of nested maps with their values ("fsdp_config.fsdp_version" -> "2"), comments taken off;
+/// items of lists are left out. A line of another form, odd indentation or a key given twice is an error.
+std::map<std::string, std::string> yaml_of(const std::string& text) {
+  std::map<std::string, std::string> values;
+  std::vector<std::string> path;
   std::istringstream in(text);
+  bool in_list = false;
   for (std::string line; std::getline(in, line);) {
-    const std::size_t remark = line.find("  # ");
-    line = line.substr(0, remark);
-    const std::size_t start = line.find_first_not_of(' ');
-    lines.push_back(start == std::string::npos ? "" : line.substr(start));
-  }
-  for (const std::string& line : wanted) {
-    if (std::find(lines.begin(), lines.end(), line) == lines.end()) {
-      return line;
+    line = line.substr(0, line.find("  # "));
+    if (line.empty() || line.front() == '#') {
+      continue;
     }
+    const std::size_t indent = line.find_first_not_of(' ');
+    in_list = line[indent] == '-' || (in_list && indent > 0);
+    if (in_list) {
+      continue;
+    }
+    const std::size_t colon = line.find(':');
+    CAPTURE(line);
+    REQUIRE(colon != std::string::npos);
+    REQUIRE(indent % 2 == 0);
+    REQUIRE(indent / 2 <= path.size());
+    path.resize(indent / 2);
+    path.push_back(line.substr(indent, colon - indent));
+    std::string key;
+    for (const std::string& name : path) {
+      key += (key.empty() ? "" : ".") + name;
+    }
+    CHECK(values.emplace(key, colon + 2 < line.size() ? line.substr(colon + 2) : "").second);
   }
-  return "";
-}
-
-/// A folder that is gone after the test.
-class Scratch {
- public:
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "tpplan-export-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// Whether bash can read a script.
-bool is_shell(const std::string& script) {
-  const Scratch scratch;
-  std::ofstream(scratch.file("script.sh")) << script;
-  return std::system(("bash -n '" + scratch.file("script.sh") + "'").c_str()) == 0;
+  return values;
 }
 
 constexpr const char* k64H100 = "8x8xh100-80gb-sxm";
@@ -245,24 +209,6 @@ TEST_CASE("offload and copies of weights have keys in DeepSpeed") {
   CHECK(copied["zero_optimization"]["zero_hpz_partition_size"] == 8);
 }
 
-TEST_CASE("a file gets its launch script beside it") {
-  const Scratch scratch;
-  const auto outcome =
-      exported("deepspeed", "7b", "2x8xa100-80gb-sxm", "pp=2 zero=1 micro-batch=1", {"-o", scratch.file("ds.json")});
-  CHECK(outcome.code == 0);
-  CHECK(outcome.out.empty());
-  CHECK(nlohmann::json::parse(content(scratch.file("ds.json")))["zero_optimization"]["stage"] == 1);
-  const std::string launch = content(scratch.file("ds.launch.sh"));
-  CHECK(is_shell(launch));
-  CHECK(has(launch, "# tpplan " TPPLAN_VERSION " wrote this for DeepSpeed 0.19.6"));
-  CHECK(has(launch, "PipelineModule(num_stages=2)"));
-  CHECK(has(launch, "deepspeed --hostfile=hostfile --num_nodes \"$NODES\" --num_gpus \"$GPUS_PER_NODE\""));
-  CHECK(has(launch, "\"$SCRIPT\" --deepspeed \"ds.json\""));
-  CHECK(has(launch, "slots=$GPUS_PER_NODE"));
-  CHECK(std::distance(std::filesystem::directory_iterator(std::filesystem::path(scratch.file("ds.json")).parent_path()),
-                      std::filesystem::directory_iterator()) == 2);
-}
-
 TEST_CASE("TorchTitan counts batches in tokens and names every micro-batch of a pipeline") {
   // 32 GPUs / (tp 4 x pp 2) = dp 4, groups of 2: 2 replicas of 2 shards. 2 x 4,096 = 8,192 tokens of a micro-batch,
   // 256 x 4,096 = 1,048,576 of a step, 256 / (4 x 2) = 32 micro-batches. 80 layers / (2 x 2) = 20 a stage.
@@ -302,6 +248,21 @@ TEST_CASE("stages that TorchTitan deals out by another rule are made to agree or
   CHECK_FALSE(has(even.out, "not expressible"));
 }
 
+TEST_CASE("TorchTitan cuts pipelines by layers per stage") {
+  // 126 layers in 8 stages of 16, the ends one fewer. 32 in 20: 2 layers make 16 or 17 stages, 1 makes 32 to 34.
+  const auto ends = torchtitan_cut(126, {15, 16, 16, 16, 16, 16, 16, 15});
+  CHECK(ends.exact);
+  CHECK((ends.first == 1 && ends.last == 1 && ends.layers_per_stage == 16));
+  CHECK(torchtitan_cut(32, std::vector<int>(20, 1)).layers_per_stage == 0);
+  CHECK_FALSE(torchtitan_reaches(32, 4, 20));
+  CHECK(torchtitan_reaches(32, 4, 16));
+  CHECK(torchtitan_reaches(10, 4, 8));  // two stages per rank come by themselves
+  // 30 layers in 4: 8, 8, 7, 7 without counting the ends; 7, 8, 8, 7 when each counts.
+  CHECK(torchtitan_cut(30, {8, 8, 7, 7}).exact);
+  CHECK(torchtitan_cut(30, {7, 8, 8, 7}).exact);
+  CHECK_FALSE(torchtitan_cut(30, {7, 7, 8, 8}).exact);
+}
+
 TEST_CASE("the TOML file of earlier TorchTitan counts sequences and whole pipeline runs") {
   const auto outcome = exported("torchtitan-toml", "70b", "4x8xh100-80gb-sxm",
                                 "tp=4 pp=2 vpp=2 micro-batch=2 recompute=selective:op", {"--global-batch", "256"});
@@ -328,6 +289,24 @@ TEST_CASE("accelerate gets FSDP2 with its grid and what the script must do") {
   const auto replicas = exported("accelerate", "llama3.2-1b", "8xA100", "zero=0", {"--global-batch", "64"});
   CHECK(missing_line(replicas.out, {"distributed_type: MULTI_GPU", "num_processes: 8"}) == "");
   CHECK_FALSE(has(replicas.out, "fsdp_config"));
+}
+
+TEST_CASE("settings stand at their place in YAML files") {
+  const auto accelerate = yaml_of(exported("accelerate", "7b", "2x8xa100-80gb-sxm", "zero=2").out);
+  CHECK(accelerate.at("distributed_type") == "FSDP");
+  CHECK(accelerate.at("fsdp_config.fsdp_reshard_after_forward") == "false");
+  CHECK(accelerate.at("parallelism_config.parallelism_config_dp_shard_size") == "16");
+  const auto fp32 = yaml_of(exported("accelerate", "llama3.2-1b", "8xA100", "zero=3", {"--precision", "fp32"}).out);
+  CHECK(fp32.at("mixed_precision") == "\"no\"");  // a bare no would be false
+  const auto nanotron = yaml_of(exported("nanotron", "7b", "2x8xh100-80gb-sxm", "tp=2").out);
+  CHECK(nanotron.at("model.model_config.hidden_size") == "4096");
+  CHECK(nanotron.at("optimizer.optimizer_factory.name") == "adamW");
+  CHECK(nanotron.at("parallelism.dp") == "8");
+  CHECK(nanotron.at("tokens.micro_batch_size") == "1");
+  const auto foundry = yaml_of(exported("llm-foundry", "mpt-7b", "2x8xa100-80gb-sxm", "zero=3").out);
+  CHECK(foundry.at("model.attn_config.attn_type") == "multihead_attention");
+  CHECK(foundry.at("fsdp_config.sharding_strategy") == "FULL_SHARD");
+  CHECK(foundry.at("train_loader.dataset.local") == "${oc.env:DATA_LOCAL}");
 }
 
 TEST_CASE("nanotron gets its model and an explicit dp") {
@@ -373,150 +352,4 @@ TEST_CASE("Colossal-AI gets a plugin in Python") {
                              {"--global-batch", "256"});
   CHECK(missing_line(ring.out, {"sp_size=2,", "sequence_parallelism_mode=\"ring_attn\",", "zero_stage=2,",
                                 "BATCH_PER_CALL = 1", "ACCUMULATION = 32"}) == "");
-}
-
-TEST_CASE("what a target cannot run is refused with its nearest legal value and nothing is written") {
-  struct Row {
-    std::string target, model, cluster, layout, refusal, legal;
-    std::vector<std::string> more = {};
-  };
-  const std::vector<Row> rows{
-      {"megatron", "7b", "8xH100", "pp=4 schedule=zb-h1", "value-known: megatron has no schedule zb-h1",
-       "pp=4 schedule=1f1b"},
-      {"megatron", "7b", "8xH100", "tp=2 optimizer=lion", "optimizer-known: optimizer lion",
-       "tp=2 optimizer=adam-bf16"},
-      {"deepspeed",
-       "7b",
-       "8xH100",
-       "pp=2 zero=2",
-       "zero-without-pipeline: zero 2 with pp 2",
-       "pp=2 zero=1",
-       {"--framework", "plain"}},
-      {"deepspeed", "7b", "2x8xh100-80gb-sxm", "zero=1 shard-group=8",
-       "shard-group-needs-zero-3: shard-group 8 with zero 1", "zero=3 shard-group=8"},
-      {"torchtitan", "7b", "8xH100", "zero=3 recompute=selective", "recompute-kind: torchtitan has no recompute",
-       "zero=3 recompute=selective:op"},
-      {"torchtitan", "7b", "2x8xh100-80gb-sxm", "cp=2 zero=0", "cp-shards-states: zero 0 with cp 2", "cp=2 zero=3"},
-      {"torchtitan", "mixtral-8x7b", "4x8xh100-80gb-sxm", "tp=4 ep=2 etp=1 zero=3", "ep-spans-tp: ep 2 < tp 4",
-       "tp=4 ep=4 etp=1 zero=3"},
-      {"torchtitan-toml", "7b", "8xH100", "tp=2 sequence-parallel=off zero=3",
-       "sequence-parallelism: torchtitan-toml has no tp without", "tp=2 zero=3"},
-      {"torchtitan-toml", "7b", "8xH100", "pp=2 zero=2 schedule=dualpipe",
-       "value-known: torchtitan-toml has no schedule dualpipe", "pp=2 zero=2 schedule=1f1b"},
-      {"accelerate", "7b", "8xH100", "pp=2 zero=3", "no-pipeline: accelerate has no pp 2; nearest: pp 1", "zero=3"},
-      {"accelerate", "7b", "8xH100", "zero=1", "zero-stage: accelerate has no zero 1; nearest: zero 0 or 2", "zero=2"},
-      {"accelerate", "7b", "8xH100", "zero=3 recompute=selective:op", "recompute-kind", "zero=3 recompute=full"},
-      {"nanotron",
-       "llama3-8b",
-       "2x8xh100-80gb-sxm",
-       "tp=16",
-       "kv-heads-whole: 8 key/value heads % tp 16 = 8",
-       "tp=8",
-       {"--framework", "plain"}},
-      {"nanotron", "mixtral-8x7b", "8x8xh100-80gb-sxm", "tp=2", "no-experts: nanotron has no Mixtral 8x7B", ""},
-      {"nanotron", "mpt-7b", "8xH100", "tp=2", "llama-shape: MPT 7B has", ""},
-      {"llm-foundry", "7b", "8xH100", "tp=2 zero=3", "no-tensor-parallelism: llm-foundry has no tp 2", "zero=3"},
-      {"llm-foundry", "7b", "2x8xh100-80gb-sxm", "zero=2 shard-group=8", "shard-group-zero-3", "zero=3 shard-group=8"},
-      {"colossalai", "7b", "8xH100", "pp=2 zero=2", "zero-without-pipeline", "pp=2 zero=1"},
-      {"colossalai", "7b", "8xH100", "zero=3", "zero-stage: colossalai has no zero 3", "zero=2"},
-      {"colossalai", "7b", "8xH100", "tp=2 cp=2 cp-type=ring", "one-sequence-mode",
-       "tp=2 cp=2 cp-type=ring sequence-parallel=off"},
-      {"colossalai", "7b", "8xH100", "pp=4 vpp=2 schedule=zb-v", "zbv-graph", "pp=4 vpp=2 schedule=interleaved"},
-  };
-  for (const Row& row : rows) {
-    CAPTURE(row.target);
-    CAPTURE(row.layout);
-    const auto refused = exported(row.target, row.model, row.cluster, row.layout, row.more);
-    CHECK(refused.code == 1);
-    CHECK(refused.out.empty());
-    CHECK_MESSAGE(has(refused.err, "tpplan: " + row.refusal), refused.err);
-    CHECK(has(refused.err, "nothing was written"));
-    if (!row.legal.empty()) {
-      const auto legal = exported(row.target, row.model, row.cluster, row.legal, row.more);
-      CHECK_MESSAGE(!legal.out.empty(), legal.err);
-    }
-  }
-}
-
-TEST_CASE("a layout that breaks a rule of the framework is refused as explain refuses it") {
-  const Scratch scratch;
-  const auto outcome = exported("megatron", "7b", "8xA100", "tp=3", {"-o", scratch.file("run.sh")});
-  CHECK(outcome.code == 1);
-  CHECK(has(outcome.err, "heads-divide-tp: 32 heads % tp 3 = 2"));
-  CHECK_FALSE(std::filesystem::exists(scratch.file("run.sh")));
-}
-
-TEST_CASE("what only the script can do is told in the head") {
-  const auto outcome = exported("accelerate", "7b", "8xH100", "zero=3", {"--peft", "lora:rank=8"});
-  CHECK(outcome.code == 0);
-  CHECK(has(outcome.out, "# not expressible here: --peft lora"));
-  const auto fp8 = exported("torchtitan", "7b", "8xH100", "zero=3", {"--precision", "fp8"});
-  CHECK(has(fp8.out, "# not expressible here: precision fp8"));
-  CHECK(has(fp8.out, "mixed_precision_param = \"bfloat16\""));
-}
-
-TEST_CASE("a layout that does not fit is written with a warning and ends with 1") {
-  const auto outcome = exported("megatron", "70b", "8xA100", "tp=8 micro-batch=1");
-  CHECK(outcome.code == 1);
-  CHECK(has(outcome.out, "# warning: this layout does not fit"));
-  CHECK(has(outcome.err, "does not fit"));
-}
-
-TEST_CASE("every target launches through Slurm and its scripts are shell") {
-  for (const ExportTarget& target : export_targets()) {
-    const std::string name(name_in(kTargetNames, target.target));
-    CAPTURE(name);
-    const Scratch scratch;
-    const std::string file = scratch.file("plan" + std::string(target.suffix));
-    const std::string layout =
-        target.target == Target::megatron || target.target == Target::nanotron ? "tp=2" : "zero=2";
-    for (const std::string launcher : {"torchrun", "slurm"}) {
-      const auto outcome =
-          exported(name, "7b", "2x8xh100-80gb-sxm", target.target == Target::megatron_bridge ? "tp=2" : layout,
-                   {"--launcher", launcher, "-o", file});
-      CHECK_MESSAGE(outcome.code == 0, outcome.err);
-      const bool itself = target.kind == FileKind::script;
-      const std::string script = content(itself ? file : scratch.file("plan.launch.sh"));
-      CHECK(is_shell(script));
-      CHECK(script.rfind("#!/bin/bash\n", 0) == 0);
-      CHECK(has(script, "#SBATCH --nodes=2\n") == (launcher == "slurm"));
-      CHECK(has(script, "\nsrun ") == (launcher == "slurm"));
-      if (!itself) {
-        CHECK((has(script, std::filesystem::path(file).filename().string()) || target.suffix == ".py"));
-      }
-    }
-  }
-}
-
-TEST_CASE("a wrong target is met with the right one") {
-  const auto problem = [](const std::vector<std::string>& words) -> std::string {
-    try {
-      parse_options(words);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  CHECK(has(problem({"export", "--to", "megatorn", "--model", "7b", "--cluster", "8xA100", "--layout", "tp=2"}),
-            "did you mean \"megatron\"?"));
-  CHECK(has(problem({"export", "--model", "7b", "--cluster", "8xA100", "--layout", "tp=2"}), "--to is missing"));
-}
-
-TEST_CASE("the table of keys agrees with itself") {
-  for (const FrameworkKey& key : framework_keys()) {
-    CAPTURE(key.key);
-    CHECK(key_named(key.target, key.key) == &key);
-    if (key.unit == KeyUnit::word) {
-      bool known = false;
-      for (const FrameworkWord& word : framework_words()) {
-        known = known || (word.target == key.target && word.fact == key.fact);
-      }
-      CHECK(known);
-    }
-  }
-  for (std::size_t i = 0; i < kTargetNames.size(); ++i) {
-    CHECK(export_targets()[i].target == kTargetNames[i].value);
-  }
-  CHECK(our_word(Target::nanotron, JobFact::schedule, "afab") == "gpipe");
-  CHECK_FALSE(their_word(Target::nanotron, JobFact::schedule, "interleaved").has_value());
 }
