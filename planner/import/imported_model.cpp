@@ -62,7 +62,8 @@ std::string model_file_of(const JobDraft& draft, const std::string& name, const 
   }
   if (draft.number_or(JobFact::experts, 0) > 0) {
     const std::string dense = draft.dense_layers.empty() ? "" : ", \"dense_layers\": " + draft.dense_layers;
-    add("moe", "{" + members_of(draft, kMoeMembers) + dense + "}");
+    const std::string bias = draft.router_bias ? ", \"router_bias\": true" : "";
+    add("moe", "{" + members_of(draft, kMoeMembers) + dense + bias + "}");
   }
   if (const auto modules = draft.number_or(JobFact::mtp_layers, 0); modules > 0) {
     add("mtp_layers", std::to_string(modules));

@@ -76,6 +76,7 @@ class JobDraft {
   std::vector<std::pair<std::string, std::string>> model_words = {};  ///< key and JSON value
   std::string dense_layers = {};                                      ///< JSON value of moe.dense_layers
   bool latent_attention = false;
+  bool router_bias = false;
 
  private:
   struct Problem {

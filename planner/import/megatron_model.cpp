@@ -52,6 +52,7 @@ void read_experts(SettingReader& reader, const MegatronKeys& keys) {
   if (!draft.number(JobFact::expert_ffn)) {
     draft.say_derived(JobFact::expert_ffn, draft.number_or(JobFact::ffn, 0), draft.origins(JobFact::ffn));
   }
+  draft.router_bias = reader.on(keys("--moe-router-enable-expert-bias"));
   const std::string_view key = keys("--moe-layer-freq");
   if (const auto text = reader.word(key)) {
     const auto pattern = megatron_layer_pattern(*text, static_cast<int>(layers));

@@ -82,6 +82,12 @@ std::string without_quotes(std::string value) {
   return value;
 }
 
+/// What may follow a flag as its value. Options of what starts a program have one at most, and none that starts
+/// another.
+bool is_value(std::string_view word, bool launcher) {
+  return !is_flag(word) && override_length(word) == 0 && !(launcher && (starts_program(word) || is_python_file(word)));
+}
+
 /// Adds the flags of some words with their values: what follows up to the next flag, or stands behind "=".
 void add_flags(ConfigFile& file, const ShellCommand& words, std::size_t begin, std::size_t end,
                const std::string& prefix) {
@@ -111,9 +117,8 @@ void add_flags(ConfigFile& file, const ShellCommand& words, std::size_t begin, s
       entry.key.resize(prefix.size() + 2);  // "-n8", "-N16"
       entry.value = word.text.substr(2);
     } else {
-      for (; i + 1 < end && !is_flag(words[i + 1].text) && override_length(words[i + 1].text) == 0 &&
-             !(prefix == "launcher " && starts_program(words[i + 1].text));
-           ++i) {
+      const bool launcher = !prefix.empty();
+      for (; i + 1 < end && is_value(words[i + 1].text, launcher) && (entry.value.empty() || !launcher); ++i) {
         if (entry.value.empty()) {
           entry.value_at = words[i + 1].place();
         }

@@ -248,6 +248,9 @@ class Expander {
       quoted_ = !quoted_;
       started_ = true;
       ++at_;
+    } else if (is_blank(c) && !quoted_) {
+      finish_word();
+      ++at_;
     } else if (c == '`') {
       keep_until(end_of_group(raw_.text, at_));
     } else if (c == '$') {
