@@ -137,8 +137,10 @@ class Finisher {
                       (from.empty() ? "" : place_of(from.front())) + "), --cluster has " +
                       with_separators(*help_.world) + ": planned for those");
       }
+      if (world != help_.world) {
+        from.clear();
+      }
       world = help_.world;
-      from.clear();
     }
     job_.gpus_per_node = help_.world ? help_.gpus_per_node : draft_.gpus_per_node;
     if (told && !world) {

@@ -15,6 +15,9 @@ using detail::ShellCommand;
 constexpr std::array<std::string_view, 9> kStarters{
     "torchrun", "srun", "deepspeed", "accelerate", "composer", "python", "python3", "mpirun", "torch.distributed.run"};
 
+/// Commands that print the words of another.
+constexpr std::array<std::string_view, 3> kTalkers{"echo", "printf", "cat"};
+
 std::string_view last_part(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 bool starts_program(std::string_view word) {
@@ -29,11 +32,10 @@ bool is_flag(std::string_view word) {
          (word[1] == '-' ? word.size() > 2 : std::isalpha(static_cast<unsigned char>(word[1])) != 0);
 }
 
-/// "model.hidden_size=8", "+trainer.devices=8": the length of the key.
+/// "model.hidden_size=8", "+trainer.devices=8", "mixed_precision=bf16": the length of the key.
 std::size_t override_length(std::string_view word) {
   const std::size_t equals = word.find('=');
-  const std::size_t dot = word.find('.');
-  const bool plain = equals != std::string_view::npos && dot < equals && !is_flag(word) &&
+  const bool plain = equals != std::string_view::npos && !is_flag(word) &&
                      word.substr(0, equals).find_first_of(" \"'/:$") == std::string_view::npos;
   return plain ? equals : 0;
 }
@@ -139,6 +141,9 @@ void read_shell_script(ConfigFile& file) {
   ShellCommand bare;  // flags without a command, over all lines
   int trainings = 0;
   for (const ShellCommand& command : run.commands) {
+    if (std::find(kTalkers.begin(), kTalkers.end(), command.front().text) != kTalkers.end()) {
+      continue;
+    }
     const bool starts = std::any_of(command.begin(), command.end(), [](const TracedText& word) {
       return starts_program(word.text) || is_python_file(word.text);
     });

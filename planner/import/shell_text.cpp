@@ -275,13 +275,25 @@ class Expander {
         started_ = true;
         continue;
       }
-      for (std::size_t j = 0; j < word.text.size(); ++j) {
-        if (is_blank(word.text[j])) {
-          finish_word();
-        } else {
-          word_.add(word.text[j], word.at[j]);
-          started_ = true;
-        }
+      split(word);
+    }
+  }
+
+  /// Splits a value at blanks, but for those inside what was kept as written.
+  void split(const TracedText& word) {
+    std::size_t kept = 0;  // end of what stays together
+    for (std::size_t i = 0; i < word.text.size(); ++i) {
+      const char c = word.text[i];
+      const char next = i + 1 < word.text.size() ? word.text[i + 1] : '\0';
+      if (i >= kept && (c == '`' || (c == '$' && (next == '(' || next == '{')))) {
+        const std::size_t end = end_of_group(word.text, i);
+        kept = end == kNone ? i : end;
+      }
+      if (i >= kept && is_blank(c)) {
+        finish_word();
+      } else {
+        word_.add(c, word.at[i]);
+        started_ = true;
       }
     }
   }
