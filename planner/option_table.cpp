@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 
+#include "planner/import/job_readers.h"
 #include "planner/layout_option_rows.h"
 #include "planner/option_values.h"
 #include "planner/report/format.h"
@@ -121,6 +122,15 @@ Text read_link(Options& options, const Text& text) {
   }
   options.link = BytesPerSecond(*rate);
   return "";
+}
+
+/// Kinds of files that import reads.
+std::vector<Text> kind_names() {
+  std::vector<Text> names;
+  for (const JobKind& kind : job_kinds()) {
+    names.emplace_back(name_in(kTargetNames, kind.target));
+  }
+  return names;
 }
 
 std::vector<OptionRow> make_rows() {
@@ -375,11 +385,16 @@ std::vector<OptionRow> make_rows() {
            "NeMo too; deepspeed: its JSON file; torchtitan: --section.option flags; torchtitan-toml, accelerate, "
            "nanotron, llm-foundry: their files.",
        .completes = Completes::choices,
-       .choices = [] { return names_of(kTargetNames); },
+       .choices = kind_names,
        .set =
            [](Options& o, const Text& text) {
-             o.import_kind = value_in(kTargetNames, text);
-             return o.import_kind ? Text() : unknown_choice(text, names_of(kTargetNames));
+             const auto kind = value_in(kTargetNames, text);
+             const std::vector<Text> known = kind_names();
+             if (!kind || std::find(known.begin(), known.end(), text) == known.end()) {
+               return unknown_choice(text, known);
+             }
+             o.import_kind = kind;
+             return Text();
            }},
       {.name = "save-model",
        .argument = "FILE.json",

@@ -38,6 +38,22 @@ void read_sharding(SettingReader& reader) {
               "FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD or NO_SHARD");
 }
 
+/// Experts of MPT's MegaBlocks layers, in every layer.
+void read_experts(SettingReader& reader) {
+  JobDraft& draft = reader.draft();
+  reader.take("model.ffn_config.moe_num_experts", JobFact::experts);
+  reader.take("model.ffn_config.moe_top_k", JobFact::top_k);
+  reader.take("model.ffn_config.moe_world_size", JobFact::ep);
+  if (!draft.number(JobFact::experts)) {
+    return;
+  }
+  if (!draft.number(JobFact::top_k)) {
+    draft.say_derived(JobFact::top_k, 1, {});
+  }
+  draft.say_derived(JobFact::expert_ffn, draft.number_or(JobFact::ffn, 0), draft.origins(JobFact::ffn));
+  reader.pass("model.ffn_config.mlp_impl");
+}
+
 /// MPT: llmfoundry/models/mpt/configuration_mpt.py has the defaults.
 void read_mpt(SettingReader& reader) {
   JobDraft& draft = reader.draft();
@@ -52,7 +68,9 @@ void read_mpt(SettingReader& reader) {
                       {reader.origin("model.expansion_ratio")});
   }
   const std::string kind = reader.word("model.ffn_config.ffn_type").value_or("mptmlp");
-  say("gated_mlp", kind == "mptglu" || kind == "mptgeglu" ? "true" : "false");
+  const bool glu = reader.word("model.ffn_config.mlp_type") == "glu";
+  say("gated_mlp", kind == "mptglu" || kind == "mptgeglu" || glu ? "true" : "false");
+  read_experts(reader);
   const bool bias = !reader.on("model.no_bias");
   const std::string norm = reader.word("model.norm_type").value_or("low_precision_layernorm");
   const bool rms = norm.find("rms") != std::string::npos;

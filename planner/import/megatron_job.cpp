@@ -356,7 +356,10 @@ void read_megatron_job(SettingReader& reader) {
   read_precision(reader, keys);
   read_recompute(reader, keys);
   draft.forget(JobFact::recompute_layers);
-  read_overlaps(reader, keys);
+  const bool deepspeed = reader.on("--deepspeed") || reader.has("--deepspeed-config");
+  if (!deepspeed) {  // whose file says it
+    read_overlaps(reader, keys);
+  }
   read_optimizer(reader, keys);
   read_experts(reader, keys);
   if (reader.on(keys("--use-tp-pp-dp-mapping"))) {
@@ -380,7 +383,7 @@ void read_megatron_job(SettingReader& reader) {
   }
   read_megatron_model(reader, keys);
   // Megatron-DeepSpeed takes the ZeRO stage as a flag beside the file.
-  if (reader.on("--deepspeed") || reader.has("--deepspeed-config")) {
+  if (deepspeed) {
     draft.framework = Framework::megatron_deepspeed;
     draft.program = "Megatron-DeepSpeed";
     reader.pass("--deepspeed-config");
@@ -389,6 +392,9 @@ void read_megatron_job(SettingReader& reader) {
       draft.say(JobFact::zero, *stage, reader.origin("--zero-stage"));
     }
     reader.pass("--no-pipeline-parallel");
+    if (reader.on("--cpu-optimizer")) {
+      draft.say("offload", "optimizer", {reader.origin("--cpu-optimizer")});
+    }
   }
 }
 

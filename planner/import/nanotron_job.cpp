@@ -20,7 +20,18 @@ void read_model(SettingReader& reader) {
   reader.take("model.model_config.moe_config.top_k", JobFact::top_k);
   reader.take("model.model_config.moe_config.moe_intermediate_size", JobFact::expert_ffn);
   reader.take("model.model_config.moe_config.shared_expert_intermediate_size", JobFact::shared_ffn);
-  if (!reader.on("model.model_config.moe_config.enable_shared_expert")) {
+  reader.pass("model.model_config.moe_config.token_dispatcher_type");
+  const bool shared = reader.on("model.model_config.moe_config.enable_shared_expert");
+  if (!draft.number(JobFact::experts)) {
+    return;
+  }
+  // Widths that are not given are those of the dense layer.
+  for (const JobFact width : {JobFact::expert_ffn, JobFact::shared_ffn}) {
+    if (!draft.number(width)) {
+      draft.say_derived(width, draft.number_or(JobFact::ffn, 0), draft.origins(JobFact::ffn));
+    }
+  }
+  if (!shared) {
     draft.forget(JobFact::shared_ffn);
   }
 }

@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 
 #include "planner/commands/import.h"
@@ -313,4 +316,46 @@ TEST_CASE("the kind of a file without a telling name is seen from its content") 
   CHECK(parse_config("conf", "{\"a\": 1}").format == ConfigFormat::json);
   CHECK(parse_config("conf", "a: 1\n").format == ConfigFormat::yaml);
   CHECK(parse_config("conf", "--num-layers 3\n").format == ConfigFormat::shell);
+}
+
+TEST_CASE("import sets a job beside the best plan and writes its model") {
+  const std::string folder = std::string(TPPLAN_SOURCE_DIR) + "/examples/import-megatron/";
+  const std::string saved = (std::filesystem::temp_directory_path() / "tpplan-import-model.json").string();
+  std::ostringstream out, err;
+  const int code = run_import(parse_options({"import", folder + "pretrain.sh", "--cluster", "8x8xh100-80gb-sxm",
+                                             "--global-batch", "256", "--save-model", saved, "--format", "json"}),
+                              out, err);
+  CHECK(code == 0);
+  const auto json = nlohmann::json::parse(out.str());
+  CHECK(json["layout"] == "tp=8 pp=4 dp=2 vpp=4 micro-batch=1 zero=1 recompute=selective");
+  CHECK(json["world"] == 64);
+  CHECK(json["training"]["global-batch"] == "256");  // the user's goes before the file's 512
+  CHECK(json["present"]["layout"]["vpp"] == 4);
+  // The best plan of a search that holds the present layout is no slower.
+  CHECK(json["best"]["step_time_s"].get<double>() <= json["present"]["step_time_s"].get<double>());
+  CHECK(json["best_over_present"].get<double>() ==
+        doctest::Approx(json["best"]["step_time_s"].get<double>() / json["present"]["step_time_s"].get<double>()));
+  CHECK(json["settings"][2]["key"] == "tp");
+  CHECK(json["settings"][2]["read_from"][0] == "pretrain.sh:8 --tensor-model-parallel-size");
+  // Llama 2 70B: 68,976,648,192 parameters as published.
+  CHECK(parameter_counts(load_model(saved)).total == 68'976'648'192);
+  std::filesystem::remove(saved);
+}
+
+TEST_CASE("import tells a broken rule with exit code 1 and refuses kinds and files that it cannot read") {
+  std::ostringstream out, err;
+  const std::string folder = std::string(TPPLAN_SOURCE_DIR) + "/examples/import-megatron/";
+  // 48 GPUs: 64 sequences times tp 8 are no multiple of dp 48 / 32.
+  CHECK_THROWS_AS(
+      run_import(parse_options({"import", folder + "pretrain.sh", "--cluster", "6x8xh100-80gb-sxm"}), out, err),
+      SpecError);
+  CHECK_THROWS_WITH_AS(parse_options({"import", "x", "--kind", "megatorn"}), doctest::Contains("did you mean"),
+                       UsageError);
+  CHECK_THROWS_AS(parse_options({"import", "x", "--kind", "colossalai"}), UsageError);
+  CHECK_THROWS_AS(run_import(parse_options({"import"}), out, err), UsageError);
+  CHECK_THROWS_AS(run_import(parse_options({"import", "/nowhere/run.sh"}), out, err), SpecError);
+  // Two GPUs cannot hold what takes 16 bytes a parameter.
+  const std::string yaml = std::string(TPPLAN_SOURCE_DIR) + "/examples/import-deepspeed/ds_config.json";
+  CHECK(run_import(parse_options({"import", yaml, "--model", "70b", "--cluster", "1x2xh100-80gb-sxm"}), out, err) == 1);
+  CHECK(out.str().find("does not fit") != std::string::npos);
 }
