@@ -22,6 +22,8 @@ find_package(Eigen3 3.3 REQUIRED NO_MODULE)
 set(Boost_USE_STATIC_LIBS ${TPPLAN_STATIC_BOOST})
 find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
 find_package(ZLIB REQUIRED)
+find_package(yaml-cpp 0.7 REQUIRED)
+find_package(tomlplusplus 3.3 REQUIRED)
 
 set(TPPLAN_WITH_MPI OFF)
 if(NOT TPPLAN_BUILD_COMM_BENCH STREQUAL "OFF")

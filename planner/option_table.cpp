@@ -4,6 +4,7 @@
 #include <charconv>
 #include <limits>
 
+#include "planner/import/job_readers.h"
 #include "planner/layout_option_rows.h"
 #include "planner/option_values.h"
 #include "planner/report/format.h"
@@ -14,7 +15,9 @@ namespace {
 
 constexpr int kAnyCount = std::numeric_limits<int>::max();
 constexpr std::string_view kPlanned = "plan explain simulate report export";
+constexpr std::string_view kPlannedOrImport = "plan explain simulate report export import";
 constexpr std::string_view kPlannedOrFit = "plan explain simulate report export fit";
+constexpr std::string_view kPlannedFitOrImport = "plan explain simulate report export fit import";
 
 constexpr std::array<NameRow<Objective>, 3> kObjectiveNames{
     {{"step-time", Objective::step_time}, {"memory", Objective::memory}, {"cost", Objective::cost}}};
@@ -121,11 +124,20 @@ Text read_link(Options& options, const Text& text) {
   return "";
 }
 
+/// Kinds of files that import reads.
+std::vector<Text> kind_names() {
+  std::vector<Text> names;
+  for (const JobKind& kind : job_kinds()) {
+    names.emplace_back(name_in(kTargetNames, kind.target));
+  }
+  return names;
+}
+
 std::vector<OptionRow> make_rows() {
   std::vector<OptionRow> rows{
       {.name = "model",
        .argument = "M",
-       .commands = kPlannedOrFit,
+       .commands = kPlannedFitOrImport,
        .meaning = "shipped name (7b), file, config.json or its folder",
        .details = "A name is looked for as a path, then in models/ of the source tree and of the installation; - reads "
                   "standard input.",
@@ -133,7 +145,7 @@ std::vector<OptionRow> make_rows() {
        .set = store<&Options::model>},
       {.name = "cluster",
        .argument = "C",
-       .commands = kPlanned,
+       .commands = kPlannedOrImport,
        .meaning = "shipped name (8xA100), file, or NODESxGPUSxGPU",
        .details =
            "A name is looked for as a path, then in clusters/. 16x8xh100-80gb-sxm is 16 usual servers of 8; tpplan "
@@ -142,20 +154,20 @@ std::vector<OptionRow> make_rows() {
        .set = store<&Options::cluster>},
       {.name = "seq",
        .argument = "N",
-       .commands = kPlannedOrFit,
+       .commands = kPlannedFitOrImport,
        .meaning = "tokens per sequence",
        .fallback = "model file's, else 4096",
        .set = read_optional_count<&Options::seq>},
       {.name = "global-batch",
        .argument = "N",
-       .commands = kPlanned,
+       .commands = kPlannedOrImport,
        .meaning = "sequences per step",
        .fallback = "model file's, else 4 Mi tokens",
        .details = "The default has at least one sequence per GPU and is a multiple of the GPUs.",
        .set = read_optional_count<&Options::global_batch>},
       {.name = "precision",
        .argument = "P",
-       .commands = kPlanned,
+       .commands = kPlannedOrImport,
        .meaning = "number format of matrix products",
        .fallback = "bf16, else fp16",
        .completes = Completes::choices,
@@ -179,14 +191,14 @@ std::vector<OptionRow> make_rows() {
        .set = read_framework},
       {.name = "date",
        .argument = "DATE",
-       .commands = kPlanned,
+       .commands = kPlannedOrImport,
        .meaning = "framework release, as in 2024-06",
        .fallback = "the newest known",
        .details = "Of report: the date printed on it, else that of SOURCE_DATE_EPOCH, else none.",
        .set = [](Options& o, const Text& text) { return read_date(text, o.date); }},
       {.name = "calibration",
        .argument = "FILE",
-       .commands = "plan explain simulate validate report export",
+       .commands = "plan explain simulate validate report export import",
        .meaning = "curves measured by comm-bench, or none",
        .fallback = "NAME.calibration.json beside the cluster",
        .completes = Completes::files,
@@ -275,7 +287,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "memory-headroom",
        .argument = "P",
        .group = OptionGroup::search,
-       .commands = kPlannedOrFit,
+       .commands = kPlannedFitOrImport,
        .meaning = "share of the memory to keep free",
        .fallback = "3%",
        .details =
@@ -315,7 +327,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "jobs",
        .argument = "N",
        .group = OptionGroup::search,
-       .commands = "plan report sweep",
+       .commands = "plan report sweep import",
        .meaning = "threads; the result is the same for any number",
        .fallback = "1; of sweep every processor",
        .set = [](Options& o, const Text& text) { return read_count(text, 1, 1024, o.jobs); }},
@@ -362,6 +374,35 @@ std::vector<OptionRow> make_rows() {
        .completes = Completes::choices,
        .choices = [] { return names_of(kLauncherNames); },
        .set = [](Options& o, const Text& text) { return read_name(text, kLauncherNames, o.launcher); }},
+      {.name = "kind",
+       .argument = "KIND",
+       .group = OptionGroup::command,
+       .commands = "import",
+       .meaning = "what the files configure",
+       .fallback = "found out from their content",
+       .details =
+           "megatron: launch scripts and lists of flags; megatron-bridge: its overrides and YAML files, those of "
+           "NeMo too; deepspeed: its JSON file; torchtitan: --section.option flags; torchtitan-toml, accelerate, "
+           "nanotron, llm-foundry: their files.",
+       .completes = Completes::choices,
+       .choices = kind_names,
+       .set =
+           [](Options& o, const Text& text) {
+             const auto kind = value_in(kTargetNames, text);
+             const std::vector<Text> known = kind_names();
+             if (!kind || std::find(known.begin(), known.end(), text) == known.end()) {
+               return unknown_choice(text, known);
+             }
+             o.import_kind = kind;
+             return Text();
+           }},
+      {.name = "save-model",
+       .argument = "FILE.json",
+       .group = OptionGroup::command,
+       .commands = "import",
+       .meaning = "write the model that the files describe",
+       .completes = Completes::files,
+       .set = store<&Options::save_model>},
       {.name = "measured-step",
        .argument = "TIME",
        .group = OptionGroup::command,
@@ -516,7 +557,7 @@ std::vector<OptionRow> make_rows() {
       {.name = "format",
        .argument = "F",
        .group = OptionGroup::output,
-       .commands = "plan explain simulate validate report diff gpus models clusters fit",
+       .commands = "plan explain simulate validate report diff gpus models clusters fit import",
        .meaning = "how to write the result",
        .fallback = "suffix of -o, else table",
        .completes = Completes::choices,
@@ -526,7 +567,7 @@ std::vector<OptionRow> make_rows() {
        .letter = 'o',
        .argument = "FILE",
        .group = OptionGroup::output,
-       .commands = "plan explain simulate calibrate validate report export sweep diff gpus models clusters fit",
+       .commands = "plan explain simulate calibrate validate report export sweep diff gpus models clusters fit import",
        .meaning = "write the result to a file",
        .completes = Completes::files,
        .set = store<&Options::output>},

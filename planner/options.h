@@ -100,6 +100,8 @@ struct PlannerOptions {
   bool resume = false;              ///< sweep
   std::optional<Target> target;     ///< export
   Launcher launcher = Launcher::torchrun;
+  std::optional<Target> import_kind;  ///< import: what the files are; empty: found out from their content
+  std::string save_model;             ///< import: file for the model that the job's files describe
 
   CapacityOptions capacity;  ///< report
 };

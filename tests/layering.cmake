@@ -16,7 +16,7 @@ set(exceptions
   "planner/commands/sweep_mpi.cpp -> comm-bench/mpi_watchdog.h")
 
 # Third party: pattern of its includes; pattern of the files that may have them (tests and examples apart).
-set(third_parties json json_fwd eigen boost mpi cuda zlib doctest)
+set(third_parties json json_fwd eigen boost mpi cuda zlib yaml toml doctest)
 set(includes_json "^nlohmann/json\\.hpp$")
 set(files_json "^(cost-model/(spec_reader|[a-z_]+_json)|planner/(report|export|commands)/[a-z0-9_]+|planner/(report|export)|planner/import/kineto_json|comm-bench/samples)\\.cpp$")
 set(includes_json_fwd "^nlohmann/json_fwd\\.hpp$")
@@ -32,6 +32,11 @@ set(files_cuda "^comm-bench/[a-z0-9_]*(cuda|nccl|compute)[a-z0-9_]*\\.(h|cpp)$")
 # Profiler traces: compressed, and too large to read into a tree.
 set(includes_zlib "^zlib\\.h$")
 set(files_zlib "^planner/import/kineto_json\\.cpp$")
+# Configurations of other programs, a file each.
+set(includes_yaml "^yaml-cpp/")
+set(files_yaml "^planner/import/config_yaml\\.cpp$")
+set(includes_toml "^toml\\+\\+/")
+set(files_toml "^planner/import/config_toml\\.cpp$")
 set(includes_doctest "^doctest/")
 set(files_doctest "^$")
 

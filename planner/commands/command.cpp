@@ -9,6 +9,7 @@
 #include "planner/commands/fit.h"
 #include "planner/commands/gpus.h"
 #include "planner/commands/help.h"
+#include "planner/commands/import.h"
 #include "planner/commands/models.h"
 #include "planner/commands/plan.h"
 #include "planner/commands/report.h"
@@ -109,6 +110,20 @@ const std::vector<Command>& commands() {
            "variables that stop the script when unset. Where the configuration does not launch itself, -o FILE writes "
            "FILE with .launch.sh for its suffix beside it. Ends with 1 when the target cannot run the layout, and "
            "after writing one that does not fit into memory."},
+      {.name = "import",
+       .summary = "read an existing job's files back to a layout",
+       .operands = "FILE...",
+       .run = run_import,
+       .formats = "table json",
+       .examples = "tpplan import pretrain_llama.sh\n"
+                   "tpplan import launch.sh ds_config.json --model llama3-8b --cluster 2x8xh100-80gb-sxm\n",
+       .details =
+           "Reads launch scripts and lists of flags of Megatron-LM, overrides and YAML files of Megatron-Bridge and "
+           "NeMo, DeepSpeed's JSON, TOML files and flags of TorchTitan, and YAML files of accelerate, nanotron and "
+           "llm-foundry; files of one job are given together. Shows the layout, each value with the line it stands "
+           "on, what was assumed, and which settings that may matter were not understood. With --cluster, and --model "
+           "unless the files describe one, also the predicted step of the job beside the best plan. Ends with 1 when "
+           "the layout breaks a rule or does not fit."},
       {.name = "sweep",
        .summary = "plan every combination of models, clusters and sizes",
        .operands = "GRID.json",
