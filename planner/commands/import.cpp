@@ -64,10 +64,13 @@ ImportComparison compare(const PlannerOptions& planned, ModelSpec model, Cluster
   SearchSpace space = space_from(planned, job);
   space.optimizers = {layout.optimizer};
   ProgressLine progress(err);
-  SearchResult result = search(job, space, Objective::step_time, 1, threads,
+  constexpr int kLookedAt = 100;  // the first of them that fits with room to spare, else the first
+  SearchResult result = search(job, space, Objective::step_time, kLookedAt, threads,
                                [&progress](double share) { progress.update_share("searching", share); });
+  const auto roomy =
+      std::find_if(result.plans.begin(), result.plans.end(), [](const Plan& plan) { return plan.fits == Fits::fits; });
   if (!result.plans.empty()) {
-    comparison.best = result.plans.front();
+    comparison.best = roomy != result.plans.end() ? *roomy : result.plans.front();
   }
   return comparison;
 }
