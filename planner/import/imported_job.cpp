@@ -478,6 +478,11 @@ ImportedJob import_job(std::vector<ConfigFile>& files, std::optional<Target> kin
     draft.framework = Framework::megatron_deepspeed;
     draft.program = "Megatron-DeepSpeed";
   }
+  draft.throw_errors();
+  if (!draft.says_something()) {
+    throw SpecError(files.front().name + ": nothing in it says how " + draft.program + " runs a job" +
+                    (kind ? "; is it of another --kind?" : ""));
+  }
   ImportedJob job = finish_job(draft, help);
   if (draft.describes_model) {
     std::string name = files.front().name;
