@@ -20,20 +20,19 @@ using Given = std::vector<std::pair<std::string, std::string>>;
 
 /// The job's options with those of the user in their place, and those that only the user can give.
 Given explain_options(const ImportedJob& job, const PlannerOptions& options) {
-  constexpr std::array<std::string_view, 10> kOfUser{"seq",     "global-batch", "precision",       "fp8-recipe",
-                                                     "date",    "calibration",  "memory-headroom", "model",
-                                                     "cluster", "framework"};
+  constexpr std::array<std::string_view, 6> kOfUser{"seq",  "global-batch", "precision",
+                                                    "date", "calibration",  "memory-headroom"};
   Given given = job.options;
-  for (const auto& [name, value] : options.given) {
-    if (std::find(kOfUser.begin(), kOfUser.end(), name) == kOfUser.end() || name == "model" || name == "cluster") {
+  for (const auto& option : options.given) {
+    if (std::find(kOfUser.begin(), kOfUser.end(), option.first) == kOfUser.end()) {
       continue;
     }
     const auto known =
-        std::find_if(given.begin(), given.end(), [&name](const auto& entry) { return entry.first == name; });
+        std::find_if(given.begin(), given.end(), [&option](const auto& entry) { return entry.first == option.first; });
     if (known == given.end()) {
-      given.emplace_back(name, value);
+      given.push_back(option);
     } else {
-      known->second = value;
+      known->second = option.second;
     }
   }
   return given;

@@ -66,6 +66,13 @@ class Finisher {
     if (!draft_.number(JobFact::seq)) {
       assume("sequence length", "not in the files: the model file's, or --seq");
     }
+    const bool of_script = job_.framework == Framework::deepspeed || job_.framework == Framework::fsdp;
+    if (of_script && draft_.word("recompute").empty()) {
+      assume("recomputation", "none: the training script may ask for it");
+    }
+    if (job_.framework == Framework::deepspeed && !draft_.number(JobFact::pp)) {
+      assume("pipeline stages", "1: the training script may have PipelineModule");
+    }
     if (draft_.word("precision").empty()) {
       assume("precision", "not in the files: bf16 where the GPU has it, or --precision");
     }
@@ -470,6 +477,11 @@ ImportedJob import_job(std::vector<ConfigFile>& files, std::optional<Target> kin
       std::find(kinds.begin(), kinds.end(), &kind_row(Target::deepspeed)) != kinds.end()) {
     draft.framework = Framework::megatron_deepspeed;
     draft.program = "Megatron-DeepSpeed";
+  }
+  draft.throw_errors();
+  if (!draft.says_something()) {
+    throw SpecError(files.front().name + ": nothing in it says how " + draft.program + " runs a job" +
+                    (kind ? "; is it of another --kind?" : ""));
   }
   ImportedJob job = finish_job(draft, help);
   if (draft.describes_model) {

@@ -98,6 +98,11 @@ constexpr std::array<std::string_view, 52> kHarmless{{"dropout",
                                                       "quantize-",
                                                       "uniform-expert"}};
 
+/// Read somewhere, not a habit.
+bool is_placed(const std::vector<Origin>& from) {
+  return std::any_of(from.begin(), from.end(), [](const Origin& origin) { return origin.file != nullptr; });
+}
+
 bool contains_any(std::string_view text, const std::string_view* begin, const std::string_view* end) {
   return std::any_of(begin, end, [text](std::string_view part) { return text.find(part) != std::string_view::npos; });
 }
@@ -187,7 +192,16 @@ std::string JobDraft::word(std::string_view option) const {
   return found == words_.end() ? "" : found->second.value;
 }
 
+bool JobDraft::says_something() const {
+  return std::any_of(numbers_.begin(), numbers_.end(),
+                     [](const auto& row) { return row.first != JobFact::world && is_placed(row.second.from); }) ||
+         std::any_of(words_.begin(), words_.end(), [](const auto& row) { return is_placed(row.second.from); });
+}
+
 void JobDraft::error(const Origin& origin, std::string message, std::string hint) {
+  if (origin.file == nullptr) {
+    throw SpecError(message + (hint.empty() ? "" : "; " + hint));
+  }
   Diagnostic problem;
   problem.message = std::move(message);
   problem.hint = std::move(hint);
@@ -237,9 +251,10 @@ const ConfigEntry* SettingReader::find(std::string_view key) {
 }
 
 Origin SettingReader::origin(std::string_view key) const {
-  Origin origin{&file_, 0, std::string(key)};
+  Origin origin{nullptr, 0, std::string(key)};  // absent: nowhere
   for (const ConfigEntry& entry : file_.entries) {
     if (entry.key == key) {
+      origin.file = &file_;
       origin.at = entry.value_at;
     }
   }

@@ -48,6 +48,9 @@ class JobDraft {
   [[nodiscard]] std::string word(std::string_view option) const;
   [[nodiscard]] const std::map<std::string, Read<std::string>, std::less<>>& words() const { return words_; }
 
+  /// Whether a file has said anything of the job but its number of GPUs.
+  [[nodiscard]] bool says_something() const;
+
   void error(const Origin& origin, std::string message, std::string hint = "");
   /// A setting that was seen but leaves its value open ("auto", a variable that is not set).
   void leave_open(const Origin& origin, std::string_view text);

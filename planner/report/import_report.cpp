@@ -80,7 +80,7 @@ std::string step_text(const Plan& plan) {
 std::string gain_text(const ImportComparison& comparison) {
   const auto ratio = best_over_present(comparison);
   if (!ratio) {
-    return "";
+    return comparison.present.broken.empty() ? "it fits, the present layout does not" : "";
   }
   const long percent = std::lround(100 * (1 - *ratio));
   const double error = comparison.present.plan.estimate.step.step_error;
@@ -140,7 +140,7 @@ void write_assumed(JsonWriter& json, const std::vector<Row>& rows, What what, Va
 }  // namespace
 
 std::optional<double> best_over_present(const ImportComparison& comparison) {
-  if (!comparison.present.broken.empty() || !comparison.best) {
+  if (!comparison.present.broken.empty() || comparison.present.plan.fits == Fits::no || !comparison.best) {
     return std::nullopt;
   }
   return comparison.best->estimate.step.total() / comparison.present.plan.estimate.step.total();

@@ -27,7 +27,8 @@ struct ImportReport {
   std::string next;                              ///< command worth running next
 };
 
-/// Best over present step time: 0.8 when the best plan takes four fifths of the time; nothing when either is missing.
+/// Best over present step time: 0.8 when the best plan takes four fifths of the time; nothing when
+/// one is missing or the present layout does not fit.
 std::optional<double> best_over_present(const ImportComparison& comparison);
 
 std::string import_table(const ImportReport& report, const Terminal& terminal);

@@ -358,4 +358,7 @@ TEST_CASE("import tells a broken rule with exit code 1 and refuses kinds and fil
   const std::string yaml = std::string(TPPLAN_SOURCE_DIR) + "/examples/import-deepspeed/ds_config.json";
   CHECK(run_import(parse_options({"import", yaml, "--model", "70b", "--cluster", "1x2xh100-80gb-sxm"}), out, err) == 1);
   CHECK(out.str().find("does not fit") != std::string::npos);
+  // A script of Megatron-LM has no key of nanotron.
+  CHECK_THROWS_WITH_AS(run_import(parse_options({"import", folder + "pretrain.sh", "--kind", "nanotron"}), out, err),
+                       doctest::Contains("is it of another --kind?"), SpecError);
 }
