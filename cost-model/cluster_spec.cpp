@@ -283,8 +283,6 @@ void read_tiers(ObjectReader& root, ClusterSpec& cluster) {
   }
 }
 
-bool is_network(const NetworkTier& tier) { return tier.kind >= LinkKind::infiniband; }
-
 /// The tiers of a file, which span cluster.gpus(), for `nodes` nodes.
 void resize_tiers(ObjectReader& root, ClusterSpec& cluster, int nodes) {
   const bool grows = nodes > cluster.nodes;

@@ -18,6 +18,8 @@ int dividing_domain(int limit, int nodes, int gpus_per_node) {
   return 1;
 }
 
+bool is_network(const NetworkTier& tier) { return tier.kind >= LinkKind::infiniband; }
+
 LinkKind fast_link_of(const GpuSpec& gpu) {
   if (gpu.vendor == "NVIDIA") return LinkKind::nvlink;
   if (gpu.vendor == "AMD") return LinkKind::xgmi;

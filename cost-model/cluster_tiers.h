@@ -24,6 +24,9 @@ struct Interconnect {
   double oversubscription = 1;
 };
 
+/// Whether a tier joins hosts over a network (InfiniBand, RoCE, Ethernet).
+bool is_network(const NetworkTier& tier);
+
 /// The kind of a GPU's own fast link, by its vendor.
 LinkKind fast_link_of(const GpuSpec& gpu);
 

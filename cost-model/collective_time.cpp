@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 
+#include "cost-model/cluster_tiers.h"
 #include "cost-model/layer_cost.h"
 
 namespace tpplan {
@@ -39,10 +40,6 @@ double fraction_of(const LinkConstants& link, Collective collective) {
   return link.*kFractions[static_cast<std::size_t>(collective)];
 }
 
-bool is_network(LinkKind kind) {
-  return kind == LinkKind::infiniband || kind == LinkKind::roce || kind == LinkKind::ethernet;
-}
-
 /// Rated bandwidth one member reaches inside a tier: a mesh offers one link per peer, a bridge only its pair.
 BytesPerSecond rated_inside(const NetworkTier& tier, int ranks, Collective collective) {
   if (tier.topology == Topology::mesh && tier.per_peer.raw() > 0) {
@@ -57,7 +54,7 @@ BytesPerSecond inside_bandwidth(const Job& job, std::size_t tier, int ranks, int
   const auto& level = job.cluster.tiers[tier];
   const auto& link = job.links[tier];
   const double beyond = ranks > 4 ? link.beyond_four : 1;
-  const double factor = is_network(level.kind) ? job.profile.network_factor : job.profile.fast_link_factor;
+  const double factor = is_network(level) ? job.profile.network_factor : job.profile.fast_link_factor;
   const auto rated = rated_inside(level, ranks, collective);
   auto bandwidth = min(rated, rated * (fraction_of(link, collective) * beyond * factor));
   if (link.shared > 0 && stride > 1 && ranks * stride > 4) {
@@ -71,7 +68,7 @@ BytesPerSecond inside_bandwidth(const Job& job, std::size_t tier, int ranks, int
 
 BytesPerSecond group_bandwidth(const Job& job, Collective collective, GroupPlacement group) {
   const auto& tier = job.cluster.tiers[group.tier];
-  if (group.tier == 0 || !is_network(tier.kind)) {
+  if (group.tier == 0 || !is_network(tier)) {
     return inside_bandwidth(job, group.tier, group.ranks, group.stride, collective);
   }
   const auto& link = job.links[group.tier];
@@ -126,7 +123,7 @@ bool read_measured(const Job& job, Collective collective, GroupPlacement group, 
                              group_bandwidth(job, collective, group);
   }
   const auto& tier = tiers[group.tier];
-  if (alone && nodes > 1 && is_network(tier.kind)) {
+  if (alone && nodes > 1 && is_network(tier)) {
     // The group was measured with all ports of its nodes to itself; in the job it has one share of them. At least what
     // an exchange between whole nodes needs leaves each of them.
     law.wire = collective == Collective::all_to_all ? static_cast<double>(group.ranks - group.inside) / group.ranks
@@ -172,7 +169,7 @@ CollectiveLaw rated_law(const Job& job, Collective collective, GroupPlacement gr
   law.wire = row.wire_factor(group.ranks);
   law.bandwidth = group_bandwidth(job, collective, group) * extra;
   if (collective == Collective::all_to_all && group.tier > 0 && group.inside >= 1 &&
-      is_network(job.cluster.tiers[group.tier].kind)) {
+      is_network(job.cluster.tiers[group.tier])) {
     // (n-g)/n of the payload leaves through the member's own NIC, (g-1)/n stays inside; both at once.
     const double n = group.ranks;
     const double g = group.inside;

@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/report/text_table.h"
 #include "planner/rules.h"
 
 namespace tpplan {
 namespace {
 
 std::string number(std::int64_t value) { return with_separators(value); }
-std::string percent(double share) { return std::to_string(static_cast<int>(std::lround(share * 100))) + " %"; }
-
 constexpr int kHeadMultiple = 8;
 constexpr int kVocabularyMultiple = 64;
 constexpr double kHostShare = 0.1;

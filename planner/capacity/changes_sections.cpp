@@ -1,15 +1,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost-model/cluster_tiers.h"
 #include "planner/capacity/model_shapes.h"
 #include "planner/capacity/sections.h"
+#include "planner/report/text_table.h"
 
 namespace tpplan {
 namespace {
-
-std::string percent(double share) { return brief_number(100 * share) + " %"; }
-
-bool is_network(const NetworkTier& tier) { return tier.kind >= LinkKind::infiniband; }
 
 void scale_tiers(ClusterSpec& cluster, double factor, bool (*wanted)(const NetworkTier&)) {
   for (NetworkTier& tier : cluster.tiers) {
@@ -218,9 +216,10 @@ ReportSection upgrades_section(const Subject& subject) {
                      .x_label = "",
                      .y_label = "days",
                      .lines = {{*unchanged.days, "as it is"}}}};
-  section.summary = {"Doubling " + std::string(rows.front().name) + " helps most: " + percent(rows.front().saved) +
-                     " less time than the " + brief_number(*unchanged.days) + " days as it is; next " +
-                     std::string(rows[1].name) + " with " + percent(rows[1].saved) + "."};
+  section.summary = {"Doubling " + std::string(rows.front().name) +
+                     " helps most: " + brief_percent(rows.front().saved) + " less time than the " +
+                     brief_number(*unchanged.days) + " days as it is; next " + std::string(rows[1].name) + " with " +
+                     brief_percent(rows[1].saved) + "."};
   section.notes = {
       "one part at a time, everything else and the prices kept, the layout planned anew; a rate that is "
       "doubled is used to the same share"};

@@ -3,6 +3,7 @@
 
 #include "planner/capacity/buy_or_rent.h"
 #include "planner/capacity/sections.h"
+#include "planner/report/text_table.h"
 
 namespace tpplan {
 namespace {
@@ -13,8 +14,6 @@ constexpr int kHistories = 1000;
 constexpr std::uint64_t kSeed = 20240723;
 constexpr double kMostInterruptions = 1000;  ///< of a segment, for histories to be simulated
 constexpr double kStorageLimit = 0.05;
-
-std::string percent(double share) { return brief_number(100 * share) + " %"; }
 
 }  // namespace
 
@@ -73,8 +72,9 @@ ReportSection failures_section(const Subject& subject) {
   section.summary = {"An interruption every " + brief_number(failures.mtbf.raw() / kHour) + " h; a checkpoint of " +
                          format(run.checkpoint) + " stops training for " + format(failures.checkpoint) +
                          ", a restart takes " + brief_number(failures.restart.raw() / 60) + " min.",
-                     "Least is wasted with a checkpoint every " + brief_number(best.raw() / 60) + " min: " +
-                         percent(wasted_share(failures, best)) + " of the time; goodput " + percent(run.goodput) + "."};
+                     "Least is wasted with a checkpoint every " + brief_number(best.raw() / 60) +
+                         " min: " + brief_percent(wasted_share(failures, best)) + " of the time; goodput " +
+                         brief_percent(run.goodput) + "."};
   if (subject.around.goodput) {
     section.summary.push_back("The goodput was given; the failure model does not decide it.");
   } else {
@@ -112,15 +112,16 @@ ReportSection storage_section(const Subject& subject, std::vector<std::string>& 
   add("write bandwidth needed", needs.write.raw() * 1e-9, "GB/s", "for checkpoints to cost 1 % of the time");
   const double write = (run.checkpoint / run.failures.checkpoint).raw() * subject.around.checkpoint_stall;
   const WastedTime wasted = wasted_time(run.failures, run.interval);
-  add("write bandwidth planned", write * 1e-9, "GB/s", "checkpoints cost " + percent(wasted.checkpoints));
+  add("write bandwidth planned", write * 1e-9, "GB/s", "checkpoints cost " + brief_percent(wasted.checkpoints));
   const BytesPerSecond read = subject.around.read ? *subject.around.read : cluster.storage_read;
   if (read.raw() > 0 && read < needs.read) {
     warnings.push_back("storage is the limit: training reads " + format(needs.read) + ", the file system gives " +
                        format(read) + "; the step waits for its input");
   }
   if (wasted.checkpoints > kStorageLimit) {
-    warnings.push_back("storage is the limit: checkpoints take " + percent(wasted.checkpoints) + " of the time at " +
-                       format(BytesPerSecond(write)) + "; " + format(needs.write) + " would bring that to 1 %");
+    warnings.push_back("storage is the limit: checkpoints take " + brief_percent(wasted.checkpoints) +
+                       " of the time at " + format(BytesPerSecond(write)) + "; " + format(needs.write) +
+                       " would bring that to 1 %");
   }
   return section;
 }
@@ -154,7 +155,7 @@ ReportSection buy_or_rent_section(const Subject& subject) {
                          " an hour: owning is " +
                          (std::isfinite(even.raw()) && even <= kYear
                               ? "cheaper from " + with_separators(std::llround(even.raw())) +
-                                    " hours of work a year on (" + percent(even / kYear) + " of the year)."
+                                    " hours of work a year on (" + brief_percent(even / kYear) + " of the year)."
                               : std::string("never cheaper, however much it works.")),
                      "A purchase price of " + brief_number(owned.purchase.raw() * 1.2) + currency + " moves that to " +
                          brief_number([&] {

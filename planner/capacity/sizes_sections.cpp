@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost-model/cluster_tiers.h"
 #include "planner/capacity/inverse.h"
 #include "planner/capacity/sections.h"
+#include "planner/report/text_table.h"
 
 namespace tpplan {
 namespace {
@@ -11,8 +13,6 @@ constexpr double kHour = 3600;
 constexpr double kGigabit = 1e9 / 8;
 constexpr double kNoLimit = 0.05;  ///< slower than with the fastest network by this: no limit
 constexpr int kMostNodes = 4096;
-
-std::string percent(double share) { return brief_number(100 * share) + " %"; }
 
 SizePricer size_pricer(const Subject& subject) {
   return [&subject](int nodes) -> std::optional<SizedRun> {
@@ -155,8 +155,6 @@ constexpr std::array<NetworkFamily, 4> kNetworkFamilies{{{"Any layout", "pp", an
                                                          {"Tensor and data parallel", "tp", more},
                                                          {"Pipeline parallel", "pp", more}}};
 
-bool is_network(const NetworkTier& tier) { return tier.kind >= LinkKind::infiniband; }
-
 ClusterSpec with_network(const ClusterSpec& cluster, double gigabits) {
   ClusterSpec changed = cluster;
   for (NetworkTier& tier : changed.tiers) {
@@ -219,7 +217,7 @@ ReportSection scaling_section(const Subject& subject) {
     }
   }
   if (largest != nullptr) {
-    section.summary.push_back("Largest size with an efficiency of " + percent(kEfficient) + ": " +
+    section.summary.push_back("Largest size with an efficiency of " + brief_percent(kEfficient) + ": " +
                               with_separators(largest->plan.job.cluster.gpus()) + " GPUs.");
   }
   const double batch = subject.plan.job.training.global_batch;
@@ -310,7 +308,7 @@ ReportSection network_section(const Subject& subject) {
                      .y_logarithmic = true,
                      .lines = {{own, "this cluster", true}}}};
   section.notes = {
-      "no limit: within " + percent(kNoLimit) +
+      "no limit: within " + brief_percent(kNoLimit) +
       " of the best step at 1,600 Gbit/s per GPU, twice the fastest ports of today; slower by: against that "
       "step; the layout is planned anew at every speed; rated links, no measured curves; exposed: "
       "communication that compute does not hide, inside the nodes too"};

@@ -37,14 +37,8 @@ struct Simulated {
   SimulatedStep step;
 };
 
-std::string percent(double share) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %%", share * 100);
-  return text.data();
-}
-
 std::string signed_percent(double share) {
-  const std::string text = percent(share);
+  const std::string text = percent(share, 1);
   return text.starts_with("-0.0 ") ? "+" + text.substr(1) : (share < 0 ? "" : "+") + text;
 }
 
@@ -111,8 +105,8 @@ std::string simulation_table(const Simulated& simulated, const Terminal& termina
     const auto& rank = step.ranks[r];
     const auto gib = [](Bytes bytes) { return brief_number(bytes.raw() / Bytes(1_GiB).raw()); };
     table.rows.push_back({std::to_string(r), std::to_string(rank.layers), brief_number(rank.passes),
-                          percent(idle_share(step, rank)), brief_number(rank.first_start), brief_number(rank.last_end),
-                          std::to_string(rank.most_held), gib(rank.most_activations),
+                          percent(idle_share(step, rank), 1), brief_number(rank.first_start),
+                          brief_number(rank.last_end), std::to_string(rank.most_held), gib(rank.most_activations),
                           brief_number(rank.most_activations_at), gib(rank.memory.total())});
   }
   std::vector<std::string> dropped;

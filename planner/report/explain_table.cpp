@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "planner/report/explain_report.h"
+#include "planner/report/text_table.h"
 
 namespace tpplan {
 namespace {
@@ -19,7 +20,6 @@ std::string right(std::string_view text, int width) {
   return std::string(static_cast<std::size_t>(std::max(0, width - static_cast<int>(text.size()))), ' ') +
          std::string(text);
 }
-std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
 std::string signed_percent(double share) {
   const long value = std::lround(share * 100);
   return (value >= 0 ? "+" : "") + std::to_string(value) + " %";

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/report/text_table.h"
+
 namespace tpplan {
 namespace {
 
@@ -254,12 +256,6 @@ std::string legend(const Present& present, double& y) {
   }
   y += kLegendLine + 8;
   return svg;
-}
-
-std::string percent(double share) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.0f %%", share * 100);
-  return text.data();
 }
 
 std::string description(const SimulatedStep& step, const Scale& scale) {

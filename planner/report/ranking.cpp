@@ -6,6 +6,7 @@
 #include "cost-model/units.h"
 #include "planner/export/export_target.h"
 #include "planner/report/plan_report.h"
+#include "planner/report/text_table.h"
 
 namespace tpplan {
 namespace {
@@ -17,8 +18,6 @@ std::string one_decimal(double value) {
   const auto whole = static_cast<long long>(rounded);
   return with_separators(whole) + "." + std::to_string(std::llabs(std::llround(rounded * 10) % 10));
 }
-
-std::string percent(double share) { return std::to_string(std::lround(share * 100)) + " %"; }
 
 /// A column of the ranking. Importance decides which stay on a narrow terminal; a column whose cells are all equal is
 /// told once when `shared` has a name for it.

@@ -60,12 +60,6 @@ std::vector<Line> lines_of(const Replay& replay) {
 
 std::string milliseconds(double seconds) { return brief_number(seconds * 1e3); }
 
-std::string percent(double share) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f %%", share * 100);
-  return text.data();
-}
-
 /// What held the GPU up most, beside its own kernels.
 std::string waiting(const TraceTotals& measured) {
   struct Cause {
@@ -82,7 +76,7 @@ std::string waiting(const TraceTotals& measured) {
   if (measured.step <= 0 || most->time < kLittle * measured.step) {
     return "the GPU hardly waited";
   }
-  return "the GPU waited mostly for " + std::string(most->what) + ": " + percent(most->time / measured.step) +
+  return "the GPU waited mostly for " + std::string(most->what) + ": " + percent(most->time / measured.step, 1) +
          " of the step";
 }
 
@@ -92,7 +86,7 @@ std::string replay_table(const Replay& replay, const Terminal& terminal) {
   const auto& measured = replay.measured;
   std::string text = replay.trace.file + ": " + std::to_string(measured.steps) +
                      (measured.steps == 1 ? " step" : " steps") + " of " + format(Seconds(measured.step)) +
-                     ", GPU busy " + percent(measured.step > 0 ? measured.busy / measured.step : 0) + "\n";
+                     ", GPU busy " + percent(measured.step > 0 ? measured.busy / measured.step : 0, 1) + "\n";
   text += "simulated: pipeline stage " + std::to_string(replay.simulated.pipeline_rank) + ", step of " +
           format(Seconds(replay.simulated.step)) + "\n\n";
   TextTable table;
@@ -110,7 +104,7 @@ std::string replay_table(const Replay& replay, const Terminal& terminal) {
     table.rows.push_back({line.name, line.launches > 0 ? brief_number(std::round(line.launches)) : "",
                           milliseconds(line.measured), compared ? milliseconds(*line.simulated) : "-",
                           compared ? milliseconds(difference(line)) : "-",
-                          compared && line.measured > 0 ? percent(difference(line) / line.measured) : "-"});
+                          compared && line.measured > 0 ? percent(difference(line) / line.measured, 1) : "-"});
     if (line.part && compared && (worst == nullptr || std::abs(difference(line)) > std::abs(difference(*worst)))) {
       worst = &line;
     }

@@ -243,6 +243,17 @@ std::string wrap(std::string_view text, int width, int indent, int start) {
   return wrapped;
 }
 
+std::string percent(double share, int decimals) {
+  if (decimals == 0) {
+    return std::to_string(std::lround(share * 100)) + " %";
+  }
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), "%.*f %%", decimals, share * 100);
+  return buffer.data();
+}
+
+std::string brief_percent(double share) { return brief_number(100 * share) + " %"; }
+
 std::string brief_number(double value) {
   if (!std::isfinite(value)) {
     return "-";

@@ -39,8 +39,14 @@ std::size_t display_width(std::string_view text);
 /// indented by `indent`.
 std::string wrap(std::string_view text, int width, int indent, int start = 0);
 
+/// "12 %" of 0.12, with so many decimals.
+std::string percent(double share, int decimals = 0);
+
 /// Three significant digits (whole from 1,000 on, with separators, and with an exponent from 1e15): "3.21", "0.0123",
 /// "12.3", "4,012".
 std::string brief_number(double value);
+
+/// A share in percent with three significant digits: "12.3 %".
+std::string brief_percent(double share);
 
 }  // namespace tpplan

@@ -258,6 +258,41 @@ TEST_CASE("Muon orthogonalises the adapters and nothing that is frozen") {
   CHECK(estimate(job, layout).step.optimizer.raw() == doctest::Approx(traffic + products));
 }
 
+TEST_CASE("attention over prompts reads and writes its queries and outputs") {
+  // 10 bytes an element of the query forward and 14 backward (cost-model/peft.cpp), 4,096 of each of 1,024 tokens;
+  // gradients of the prompts themselves are counted with the adapters.
+  Method method;
+  method.peft = PeftMethod::adapter;
+  const Job job = job_of(tests::llama_7b(), method, "h100-80gb-sxm");
+  const OperationList list = layer_operations(job, layer_key(one_gpu()), false);
+  const auto prompts = std::find_if(list.begin(), list.end(), [](const Operation& op) {
+    return std::string_view(op.name) == "prompts, biases and scales of adapters, their gradients";
+  });
+  REQUIRE(prompts != list.end());
+  CHECK(prompts->bytes_forward.raw() == doctest::Approx(10.0 * 4096 * 1024));
+  CHECK(prompts->bytes_backward.raw() == doctest::Approx(14.0 * 4096 * 1024));
+}
+
+TEST_CASE("a drop-out before an adapter reads its input and writes a copy and a mask") {
+  // 2 + 2 + 1 bytes an element of the input, 4,096 of each of 1,024 tokens, for queries and values.
+  Method method;
+  method.targets = {"q", "v"};
+  Job job = job_of(tests::llama_7b(), method, "h100-80gb-sxm");
+  const auto traffic = [&] {
+    const OperationList list = layer_operations(job, layer_key(one_gpu()), false);
+    return std::find_if(list.begin(), list.end(),
+                        [](const Operation& op) {
+                          return std::string_view(op.name).find("drop-outs") != std::string_view::npos;
+                        })
+        ->bytes_forward.raw();
+  };
+  job.profile.adapter_dropout = 0;
+  const double without = traffic();
+  CHECK(without == doctest::Approx(2 * 6.0 * 4096 * 1024));
+  job.profile.adapter_dropout = 1;
+  CHECK(traffic() - without == doctest::Approx(2 * 5.0 * 4096 * 1024));
+}
+
 TEST_CASE("nothing of the layers below every prompt is kept however many are recomputed") {
   Method method;
   method.peft = PeftMethod::adapter;
