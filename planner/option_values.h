@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,8 @@ inline constexpr std::array<OverlapRow, 5> kOverlaps{{{"dp-grad", &TrainingSpec:
                                                       {"tp", &TrainingSpec::overlap_tp},
                                                       {"pp", &TrainingSpec::overlap_pp},
                                                       {"ep", &TrainingSpec::overlap_ep}}};
+
+inline constexpr int kAnyCount = std::numeric_limits<int>::max();
 
 /// Reads one option value into `target`; the result says what is wrong with the text, empty when nothing is.
 std::string read_count(const std::string& text, int low, int high, int& target);
@@ -73,6 +76,42 @@ std::string read_names(const std::string& text, const std::array<NameRow<Enum>, 
     }
     target.push_back(*value);
   }
+  return "";
+}
+
+/// One name of a table.
+template <class Enum, std::size_t N>
+std::string read_name(const std::string& text, const std::array<NameRow<Enum>, N>& table, Enum& target) {
+  const auto value = value_in(table, text);
+  if (!value) {
+    return unknown_choice(text, names_of(table));
+  }
+  target = *value;
+  return "";
+}
+
+/// Any text but an empty one.
+template <std::string PlannerOptions::*field>
+std::string store(PlannerOptions& options, const std::string& text) {
+  options.*field = text;
+  return text.empty() ? "a value is missing" : "";
+}
+
+/// A count of at least 1.
+template <std::optional<int> PlannerOptions::*field>
+std::string read_optional_count(PlannerOptions& options, const std::string& text) {
+  int value = 0;
+  std::string problem = read_count(text, 1, kAnyCount, value);
+  if (problem.empty()) {
+    options.*field = value;
+  }
+  return problem;
+}
+
+/// A flag that is there.
+template <bool PlannerOptions::*field>
+std::string raise(PlannerOptions& options, const std::string&) {
+  options.*field = true;
   return "";
 }
 
