@@ -131,8 +131,12 @@ Seconds pipeline_time(Schedule schedule, int pp, int vpp, double micro_batches, 
   }
   const double p = pp;
   switch (schedule) {
-    case Schedule::interleaved:
-      return busy + others / static_cast<double>(vpp);
+    case Schedule::interleaved: {
+      // With fewer micro-batches than stages the first one passes through every chunk alone, and each further one
+      // follows a chunk behind.
+      const double chunks = vpp;
+      return max(busy + others / chunks, others + t.slowest * (1 + (micro_batches - 1) / chunks));
+    }
     case Schedule::zb_h1:
     case Schedule::zb_1p:
       return busy + split_idle(p, micro_batches, t, {p, nullptr});

@@ -62,7 +62,8 @@ double Simulator::makespan(const Job& job, const Layout& layout) {
       spans[i] = work_->spans();
       once = makespan - *std::max_element(spans[i].begin(), spans[i].end());
     }
-    const auto most = continued(spans, (micro_batches - first) / period - 2);
+    const int left = (micro_batches - first) / period - 2;
+    const auto most = continued(spans, left);
     if (same_stages && most) {
       return *most + once;
     }

@@ -282,7 +282,7 @@ Explanation explain(const Job& job, const Layout& layout, std::optional<Seconds>
   result.memory = explained_memory(job, result.plan);
   result.parts = parts_of(job, layout);
   const MemoryEstimate& memory = result.plan.estimate.memory;
-  result.missing = memory.total() - memory.capacity * (1 - job.training.memory_headroom);
+  result.missing = max(Bytes(0), memory.total() - memory.capacity * (1 - job.training.memory_headroom));
   if (result.plan.fits == Fits::no) {
     result.remedies = remedies_of(job, result.plan);
     if (result.remedies.empty()) {

@@ -66,7 +66,7 @@ struct Explanation {
   int last_stage = 0;  ///< pipeline rank whose time the terms tell: the one that finishes last
   std::vector<ExplainedTerm> time, memory;
   std::vector<ExplainedPart> parts;
-  Bytes missing;                 ///< beyond what the verdict "fits" allows; not positive when it fits
+  Bytes missing;                 ///< beyond what the verdict "fits" allows; 0 when it fits
   std::vector<Remedy> remedies;  ///< when it does not fit: the three cheapest changes
   std::optional<Plan> fallback;  ///< when no small change helps: the fastest layout that fits, if there is one
   std::vector<std::string> warnings;

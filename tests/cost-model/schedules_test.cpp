@@ -98,6 +98,28 @@ TEST_CASE("generated interleaving divides the bubble by the chunks") {
   }
 }
 
+TEST_CASE("interleaving fewer micro-batches than ranks goes through every chunk once and a chunk further for each") {
+  // The first micro-batch goes through p v chunks and back, p (tf + tb); each further one follows a chunk of a rank
+  // later, on its way down and on its way back. The closed form says the same.
+  for (const int p : {2, 4, 8, 16}) {
+    for (const int v : {1, 2, 3, 4}) {
+      for (int m = 1; m < p; ++m) {
+        CAPTURE(p);
+        CAPTURE(v);
+        CAPTURE(m);
+        const double by_hand = 3.0 * p + 3.0 * (m - 1) / v;
+        const PassTimes times{1.0 / v, 1.25 / v, 0.75 / v};
+        CHECK(execute(make(Schedule::interleaved, p, m, v), times).makespan == doctest::Approx(by_hand));
+        PipelineTimes stages;
+        stages.forward_sum = Seconds(p);
+        stages.backward_sum = Seconds(2.0 * p);
+        stages.slowest = Seconds(3);
+        CHECK(pipeline_time(Schedule::interleaved, p, v, m, stages).raw() == doctest::Approx(by_hand));
+      }
+    }
+  }
+}
+
 TEST_CASE("generated ZB-H1 keeps a third of the bubble") {
   // arXiv 2401.10241 section 2.3, TF = TB = TW: (p - 1)(TF + TB - TW) = (p - 1) TF.
   for (const int p : {2, 4, 8}) {

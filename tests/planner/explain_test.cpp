@@ -140,6 +140,7 @@ TEST_CASE("a layout that does not fit comes with the cheapest changes that make 
   const Explanation explanation = explain(job, layout_of(job, "tp=1 micro-batch=16 zero=1"));
   REQUIRE(explanation.plan.fits == Fits::no);
   CHECK(explanation.missing > Bytes(0));
+  CHECK(explain(job, layout_of(job, "tp=8 micro-batch=1 zero=1")).missing == Bytes(0));
   REQUIRE(explanation.remedies.size() == 3);
   for (std::size_t i = 0; i < explanation.remedies.size(); ++i) {
     const Remedy& remedy = explanation.remedies[i];
