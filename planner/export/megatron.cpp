@@ -9,6 +9,10 @@
 namespace tpplan {
 namespace {
 
+/// Whether the router's bias balances the experts without a loss (DeepSeek-V3): Megatron has it with sigmoid scores. A
+/// bias beside those of the experts (gpt-oss) is a plain one, which it has not.
+bool balances_by_bias(const MoeSpec& moe) { return moe.router_bias && !moe.expert_bias; }
+
 using Flags = std::vector<std::string>;
 
 /// A setting as a flag: "--flag value", "--flag" for a switch that is on; nothing for one that is off.
@@ -80,6 +84,10 @@ Flags model_flags(const ExportRequest& request) {
     if (moe_layers < model.layers) {
       flags.push_back("--moe-layer-freq " + expert_pattern(model));
     }
+    if (balances_by_bias(*model.moe)) {
+      flags.emplace_back("--moe-router-score-function sigmoid");
+      flags.emplace_back("--moe-router-enable-expert-bias");
+    }
     flags.emplace_back("--moe-grouped-gemm");
     flags.push_back(dispatcher_flags(request.job));
     if (request.job.training.expert_capacity > 0) {
@@ -94,8 +102,9 @@ Flags model_flags(const ExportRequest& request) {
 
 /// What the flags leave open of a model, or cannot say.
 std::vector<std::string> model_remarks(const ModelSpec& model) {
-  const std::string open = model.moe ? "activation function, rotary base, norm epsilon and the router's score function"
-                                     : "activation function, rotary base and norm epsilon";
+  const bool scored = !model.moe || balances_by_bias(*model.moe);
+  const std::string open = scored ? "activation function, rotary base and norm epsilon"
+                                  : "activation function, rotary base, norm epsilon and the router's score function";
   std::vector<std::string> remarks{open +
                                    " are not in the model file: Megatron-LM's defaults apply; add flags to MODEL_ARGS "
                                    "or after the script's name"};

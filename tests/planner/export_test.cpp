@@ -121,6 +121,8 @@ TEST_CASE("experts and latent attention have flags of their own in Megatron") {
                                    "--moe-router-num-groups 8",
                                    "--moe-router-group-topk 4",
                                    "--moe-layer-freq '([0]*3+[1]*58)'",
+                                   "--moe-router-score-function sigmoid",
+                                   "--moe-router-enable-expert-bias",
                                    "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep",
                                    "--multi-latent-attention",
                                    "--q-lora-rank 1536",

@@ -153,7 +153,7 @@ TEST_CASE("layouts of a mixture of experts come back from Megatron's flags with 
 
 TEST_CASE("a model comes back from Megatron's flags with the same number of parameters") {
   for (const std::string name :
-       {"7b", "llama3-70b", "mixtral-8x7b", "deepseek-v2", "gpt3-175b", "qwen2.5-7b", "qwen3-30b-a3b"}) {
+       {"7b", "llama3-70b", "mixtral-8x7b", "deepseek-v2", "deepseek-v3", "gpt3-175b", "qwen2.5-7b", "qwen3-30b-a3b"}) {
     CAPTURE(name);
     const ExportTarget& row = row_of(Target::megatron);
     const Job job = job_for(row, name);
