@@ -97,8 +97,14 @@ std::string stages_by_layers(const Job& job, const Layout& layout) {
 }
 
 std::string experts_borrow_ranks(const Job& job, const Layout& layout) {
-  if (!job.moe() || layout.ep == 1) {
+  if (!job.moe()) {
     return "";
+  }
+  if (layout.ep == 1) {
+    return layout.etp == layout.tp
+               ? ""
+               : "ep 1 with etp " + number(layout.etp) + " and tp " + number(layout.tp) +
+                     ": without expert parallelism experts are cut as the rest is; nearest: etp " + number(layout.tp);
   }
   const std::int64_t least = std::int64_t{layout.cp} * (layout.etp == 1 ? layout.tp : 1);
   const std::int64_t ranks = shards_of(job, layout) * least;

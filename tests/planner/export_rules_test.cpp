@@ -55,6 +55,8 @@ TEST_CASE("what a target cannot run is refused with its nearest legal value and 
       {"torchtitan", "7b", "2x8xh100-80gb-sxm", "cp=2 zero=0", "cp-shards-states: zero 0 with cp 2", "cp=2 zero=3"},
       {"torchtitan", "mixtral-8x7b", "4x8xh100-80gb-sxm", "tp=4 ep=2 etp=1 zero=3", "ep-spans-tp: ep 2 < tp 4",
        "tp=4 ep=4 etp=1 zero=3"},
+      {"torchtitan-toml", "mixtral-8x7b", "4x8xh100-80gb-sxm", "tp=2 etp=1 zero=3",
+       "ep-borrows-ranks: ep 1 with etp 1 and tp 2", "tp=2 etp=2 zero=3"},
       {"torchtitan-toml", "7b", "8xH100", "tp=2 sequence-parallel=off zero=3",
        "sequence-parallelism: torchtitan-toml has no tp without", "tp=2 zero=3"},
       {"torchtitan-toml", "7b", "8xH100", "pp=2 zero=2 schedule=dualpipe",
