@@ -5,17 +5,12 @@
 
 #include "cost-model/cluster_spec.h"
 #include "cost-model/gpu_fields.h"
+#include "cost-model/words.h"
 
 namespace tpplan {
 namespace {
 
 using Words = std::vector<std::string>;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 bool all_digits(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });

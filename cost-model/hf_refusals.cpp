@@ -1,9 +1,9 @@
 // Kinds of models that cannot be planned, and why.
 
-#include <algorithm>
 #include <array>
 
 #include "cost-model/hf_config.h"
+#include "cost-model/words.h"
 
 namespace tpplan::detail {
 namespace {
@@ -41,13 +41,6 @@ constexpr std::array kRefusals = {
             "bertfor bertmodel bert- bert_ roberta deberta electra albert xlm- xlmfor longformer big_bird bigbird "
             "modernbert nomic wav2vec hubert siglip cliptext clipmodel clip_ vit_ vitfor dinov2"},
 };
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return result;
-}
 
 bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 

@@ -1,21 +1,15 @@
 #include "planner/spec_files.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 
 #include "cost-model/cluster_tiers.h"
+#include "cost-model/words.h"
 
 namespace tpplan {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 std::string folder_of(std::string_view kind) { return std::string(kind) + "s"; }
 

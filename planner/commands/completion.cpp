@@ -4,6 +4,7 @@
 #include <array>
 #include <ostream>
 
+#include "cost-model/words.h"
 #include "planner/commands/command.h"
 #include "planner/option_table.h"
 #include "planner/option_values.h"
@@ -11,14 +12,6 @@
 
 namespace tpplan {
 namespace {
-
-std::string joined(const std::vector<std::string>& words, std::string_view separator) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : std::string(separator)) + word;
-  }
-  return text;
-}
 
 std::vector<std::string> command_names() {
   std::vector<std::string> names;

@@ -6,6 +6,7 @@
 #include <array>
 #include <ostream>
 
+#include "cost-model/words.h"
 #include "planner/commands/command.h"
 #include "planner/option_table.h"
 #include "planner/option_values.h"
@@ -51,14 +52,6 @@ std::string usage(const Command& command) {
   return text + " [OPTION]...";
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
-  }
-  return text;
-}
-
 std::string example_lines(const Command& command) {
   std::string text;
   for (const std::string& line : split(command.examples, '\n')) {
@@ -93,9 +86,9 @@ std::string command_list(int width) {
 std::string description(const OptionRow& row, std::string_view command) {
   std::string text(row.meaning);
   if (row.name == "format") {
-    text += ": " + joined(split(find_command(command)->formats, ' '));
+    text += ": " + joined(split(find_command(command)->formats, ' '), ", ");
   } else if (row.choices != nullptr) {
-    text += ": " + joined(row.choices());
+    text += ": " + joined(row.choices(), ", ");
   }
   if (!row.fallback.empty()) {
     text += " (default: " + std::string(row.fallback) + ")";

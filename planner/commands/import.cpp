@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <ostream>
 
+#include "cost-model/words.h"
 #include "planner/inputs.h"
 #include "planner/report/import_report.h"
 #include "planner/report/output.h"

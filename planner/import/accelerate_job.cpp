@@ -1,6 +1,7 @@
 // accelerate's YAML file: FSDP of both versions, DeepSpeed, and plain replicas.
 #include <array>
 
+#include "cost-model/words.h"
 #include "planner/import/job_readers.h"
 
 namespace tpplan {

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <sstream>
 
+#include "cost-model/words.h"
 #include "planner/import/nccl_tests.h"
 
 namespace tpplan {
@@ -20,12 +20,6 @@ std::vector<std::string> cells_of(const std::string& line) {
     }
   }
   return cells;
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
 }
 
 /// A column name without what people put around it: "Time (us)" is "time", "out_of_place_time" is "oop_time".

@@ -1,4 +1,5 @@
 // DeepSpeed's JSON file. Batches are counted per data-parallel rank, whatever the keys say of GPUs.
+#include "cost-model/words.h"
 #include "planner/import/job_readers.h"
 
 namespace tpplan {

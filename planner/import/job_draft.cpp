@@ -1,8 +1,9 @@
 #include "planner/import/job_draft.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
+
+#include "cost-model/words.h"
 
 namespace tpplan {
 namespace {
@@ -117,13 +118,6 @@ bool may_bear(const ConfigEntry& entry) {
 }
 
 }  // namespace
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
 
 bool is_open(std::string_view value) {
   const std::string word = lower(value);

@@ -135,6 +135,5 @@ bool is_open(std::string_view value);
 bool is_off(std::string_view value);
 /// The word of the target's table in any case of its letters.
 std::optional<std::string_view> our_word_in_any_case(Target target, JobFact fact, std::string_view theirs);
-std::string lower(std::string_view text);
 
 }  // namespace tpplan

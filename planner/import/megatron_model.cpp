@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cost-model/words.h"
 #include "planner/import/job_readers.h"
 
 namespace tpplan {

@@ -1,4 +1,5 @@
 // nanotron's YAML file.
+#include "cost-model/words.h"
 #include "planner/import/job_readers.h"
 
 namespace tpplan {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "cost-model/words.h"
 #include "planner/import/nccl_tests.h"
 
 namespace tpplan {
@@ -13,12 +14,6 @@ const std::vector<std::string>& usual_columns() {
   return columns;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 }  // namespace
 
 std::size_t NcclTestsLayout::values() const {
@@ -29,12 +24,12 @@ std::size_t NcclTestsLayout::values() const {
 
 std::string NcclTestsLayout::words() const {
   std::string text = std::to_string(3 + lead.size() + values()) + " columns (size count type";
-  if (!lead.empty()) text += " " + joined(lead);
-  text += ", then " + joined(places.front());
+  if (!lead.empty()) text += " " + joined(lead, " ");
+  text += ", then " + joined(places.front(), " ");
   if (places.size() == 2 && places[0] == places[1]) {
     text += " twice";
   } else if (places.size() == 2) {
-    text += ", then " + joined(places[1]);
+    text += ", then " + joined(places[1], " ");
   }
   return text + ")";
 }

@@ -1,7 +1,7 @@
 // TorchTitan: TOML files of releases that have them, and --section.option flags.
-#include <algorithm>
 #include <array>
 
+#include "cost-model/words.h"
 #include "planner/import/job_readers.h"
 
 namespace tpplan {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cost-model/units.h"
+#include "cost-model/words.h"
 #include "planner/report/plan_report.h"
 
 namespace tpplan {
@@ -36,14 +37,6 @@ void copy(JsonWriter& json, const Json& value) {
   } else {
     json.value(value.get<std::int64_t>());
   }
-}
-
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) {
-    text += (text.empty() ? "" : ", ") + part;
-  }
-  return text;
 }
 
 /// "run.sh:12, :13": the lines alone of "run.sh:12 --flag" and so on.
@@ -149,7 +142,7 @@ std::optional<double> best_over_present(const ImportComparison& comparison) {
 std::string import_table(const ImportReport& report, const Terminal& terminal) {
   const ImportedJob& job = report.job;
   std::string text =
-      wrap("a job of " + job.program + ", read from " + joined(report.files), terminal.width, kIndent) + "\n\n";
+      wrap("a job of " + job.program + ", read from " + joined(report.files, ", "), terminal.width, kIndent) + "\n\n";
   text += "layout\n" + std::string(kIndent, ' ') + wrap(job.layout_text, terminal.width, kIndent, kIndent) + "\n\n";
   TextTable table;
   table.columns = {{"what", false, 9}, {"value", false, 8}, {"read from", false, 7}};
@@ -172,8 +165,8 @@ std::string import_table(const ImportReport& report, const Terminal& terminal) {
     assumed += (assumed.empty() ? "" : "; ") + what + ": " + value;
   }
   text += paragraph(terminal, "assumed", assumed);
-  text += paragraph(terminal, "left open in the files", joined(job.open));
-  text += paragraph(terminal, "not read, though it may bear on time or memory", joined(job.unread));
+  text += paragraph(terminal, "left open in the files", joined(job.open, ", "));
+  text += paragraph(terminal, "not read, though it may bear on time or memory", joined(job.unread, ", "));
   for (const std::string& remark : job.remarks) {
     text += wrap("note: " + remark, terminal.width, 6) + "\n";
   }

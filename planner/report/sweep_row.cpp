@@ -1,5 +1,6 @@
 #include "planner/report/sweep_row.h"
 
+#include "cost-model/words.h"
 #include "planner/option_values.h"
 #include "planner/report/plan_report.h"
 
@@ -24,14 +25,6 @@ std::string one_line(const std::string& text) {
     line += (line.empty() ? "" : "; ") + problem.substr(problem.rfind(kMark, 0) == 0 ? kMark.size() : 0);
   }
   return line;
-}
-
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) {
-    text += (text.empty() ? "" : "; ") + line;
-  }
-  return text;
 }
 
 /// What was asked for: of a refused cell as far as the grid says it, else as resolved.
@@ -75,7 +68,7 @@ std::string planned(const SweepCell& cell, const Job& job, int threads) {
   write_cell_inputs(json, cell, &job);
   if (result.plans.empty()) {
     const PlanReport report{.job = job, .result = result};
-    json.field("status", "nothing-fits").field("reason", joined(miss_lines(report)));
+    json.field("status", "nothing-fits").field("reason", joined(miss_lines(report), "; "));
   } else {
     const Plan& best = result.plans.front();
     json.field("status", name_of(best.fits)).field("layout_text", to_text(best.layout));
